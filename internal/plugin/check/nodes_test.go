@@ -4,7 +4,6 @@
 package check_test
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -101,36 +100,6 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 				}}
 			}
 			test.want.compare(t, found(t, "startup-taint", clusterWith(func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{is} })))
-		})
-	}
-}
-
-// TestFailedNodesAreOneLine: 60 of 64 silent nodes are a problem, and removing their taint does not help.
-func TestFailedNodesAreOneLine(t *testing.T) {
-	in := func(zone string, ready corev1.ConditionStatus) *corev1.Node {
-		is := node("n-"+zone, "dedicated:NoSchedule")
-		is.Labels = map[string]string{corev1.LabelTopologyZone: zone}
-		is.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready}}
-		return is
-	}
-	for name, test := range map[string]struct {
-		nodes []*corev1.Node
-		want  is
-	}{
-		"none":               {[]*corev1.Node{in("a", "True"), node("without-conditions")}, nothing},
-		"all of one zone":    {[]*corev1.Node{in("a", "Unknown"), in("a", "False"), in("b", "True")}, warningThat("2 of 3 nodes are not ready, 1 of them unreachable: 2 of 2 in zone a.")},
-		"silent":             {[]*corev1.Node{in("a", "Unknown"), in("b", "Unknown")}, warningThat("2 of 2 nodes are unreachable: 1 of 1 in zone a, 1 of 1 in zone b.")},
-		"a few":              {[]*corev1.Node{in("a", "True"), in("a", "True"), in("a", "False")}, infoThat("1 of 3 nodes is not ready.")},
-		"by its taint alone": {[]*corev1.Node{node("n", "node.kubernetes.io/unreachable:NoExecute")}, warningThat("1 of 1 node is unreachable.")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			findings := found(t, "failed-nodes", &state.Cluster{Nodes: test.nodes})
-			test.want.compare(t, findings)
-			for _, finding := range findings {
-				if !strings.HasPrefix(finding.Advice, "Bring the nodes back, or pause evictions") {
-					t.Errorf("the advice is %q", finding.Advice)
-				}
-			}
 		})
 	}
 }

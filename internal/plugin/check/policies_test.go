@@ -58,14 +58,6 @@ func TestAPolicyWithAnUnknownKeyIsFound(t *testing.T) {
 	}
 }
 
-func TestAPolicyThatSelectsNothingHasNoOtherFinding(t *testing.T) {
-	cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) {
-		s.Action, s.PodSelector = v1alpha1.ActionHold, withLabel("app", "wbe")
-	})
-	warningThat("match no pod").compare(t, found(t, "policy-selects-nothing", cluster))
-	nothing.compare(t, found(t, "policy-holds-without-end", cluster))
-}
-
 func TestAPolicyThatSelectsNothingIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	for name, test := range map[string]struct {
@@ -158,28 +150,6 @@ func TestABudgetThatCanNeverAllowIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.want.compare(t, found(t, "policy-blocked-budget", evicting(test.change, test.budget)))
-		})
-	}
-}
-
-func TestSeveralBudgetsOfAPodAreFound(t *testing.T) {
-	type spec = v1alpha1.EvictionPolicySpec
-	one := maxUnavailable(intstr.FromInt32(1))
-	other := budgetThat("c", func(*policyv1.PodDisruptionBudgetSpec) {})
-	deadline := func(s *spec) { s.Deadline = &metav1.Duration{Duration: time.Hour} }
-	const which = ": 2 pods, PodDisruptionBudgets default/b, default/c."
-	for name, test := range map[string]struct {
-		change  func(*spec)
-		budgets []*policyv1.PodDisruptionBudget
-		want    is
-	}{
-		"one":        {nil, []*policyv1.PodDisruptionBudget{one}, nothing},
-		"two":        {nil, []*policyv1.PodDisruptionBudget{one, other}, warningThat("so they stay as long as they are ready" + which)},
-		"a deadline": {deadline, []*policyv1.PodDisruptionBudget{one, other}, warningThat("so they stay until the deadline" + which)},
-		"Hold":       {func(s *spec) { s.Action = v1alpha1.ActionHold }, []*policyv1.PodDisruptionBudget{one, other}, nothing},
-	} {
-		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "policy-several-budgets", evicting(test.change, test.budgets...)))
 		})
 	}
 }

@@ -52,28 +52,6 @@ func noted(t *testing.T, report *cliv1alpha1.SimulationReport, want string) {
 	}
 }
 
-func TestWhereKubeControllerManagerEvictsAThousandPodsWaitForItsQueue(t *testing.T) {
-	const measuredFirst, measuredLast = 59 * time.Second, 149 * time.Second
-	report := play(t, evictedByBuiltIn(1000), tainting)
-	all := leaveAt(report)
-	if len(all) != 1000 || report.EvictedBy != cliv1alpha1.WhoBuiltIn {
-		t.Fatalf("%d pods leave, evicted by %s", len(all), report.EvictedBy)
-	}
-	first, last := all[0], all[999]
-	if (first-measuredFirst).Abs() > measuredFirst/10 || (last-measuredLast).Abs() > measuredLast/10 {
-		t.Errorf("the first leaves after %v, the last after %v; measured were %v and %v", first, last, measuredFirst, measuredLast)
-	}
-	noted(t, report, "With Taintkeeper it would be different for 1000 pods: 1000 would leave earlier.")
-}
-
-func TestWhereKubeControllerManagerEvictsAnUntaintDoesNotStopEvictionsThatWait(t *testing.T) {
-	report := play(t, evictedByBuiltIn(200), tainting, "{at: 2s, taint: {nodes: [node], taints: ['k-']}}")
-	if all := leaveAt(report); len(all) != 200 || all[0] < 2*time.Second {
-		t.Errorf("pods leave at %v, want all 200 of them after the untaint", all)
-	}
-	noted(t, report, "With Taintkeeper it would be different for 200 pods: 200 would leave earlier.")
-}
-
 func TestWhereKubeControllerManagerEvictsItsTimersDecide(t *testing.T) {
 	both := []func(*corev1.Pod){statetest.Tolerating("k", 120), statetest.Tolerating("two", 4)}
 	for name, test := range map[string]struct {

@@ -5,9 +5,7 @@ package course_test
 
 import (
 	"maps"
-	"slices"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -132,40 +130,5 @@ func TestPodsPreemptOneAfterTheOther(t *testing.T) {
 	want := map[string]string{"a-1": "shop/x-1~2", "b-1": "shop/y-1~2"}
 	if !maps.Equal(by, want) || report.Summary.Nowhere != 3 {
 		t.Errorf("pods are preempted by %v and %d find no room, want %v, and z and both of them to find none", by, report.Summary.Nowhere, want)
-	}
-}
-
-func TestASuccessorThatIsPreemptedWaitsBehindThePodThatNeedsItsRoom(t *testing.T) {
-	low, high := prior(0, pod("n1", "ReplicaSet", "low", "low-1", 60)), prior(1000, pod("n1", "ReplicaSet", "high", "high-1", 60))
-	high.Spec.Tolerations[0].Key = "k"
-	cluster := narrow([]string{"n1", "n2"}, low, high)
-	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
-	cluster.Nodes[0].Spec.Unschedulable = true
-	cluster.Nodes[0].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}}
-	checkStory(t, playOptions(t, cluster, course.Options{WhereTo: true}, drainN1),
-		"1m0s node n1: taint k:NoExecute set",
-		"1m0s-2m0s 2 pods leave node n1 because of k:NoExecute",
-		"1m0s ReplicaSet shop/low has 0 of 1 replica, for 5s",
-		"2m0s 1 pod leaves node n2, preempted by ReplicaSet shop/high",
-		"2m0s 1 pod finds no room: ReplicaSet shop/low",
-		"2m0s ReplicaSet shop/low has 0 of 1 replica, until the end",
-		"2m0s ReplicaSet shop/high has 0 of 1 replica, for at most 35s",
-	)
-}
-
-func TestACourseNamesThePodsThatArePreempted(t *testing.T) {
-	cluster := narrow([]string{"n1", "n2"},
-		prior(1000, pod("n1", "ReplicaSet", "critical", "critical-1", 60)), prior(0, pod("n2", "ReplicaSet", "batch", "batch-1", 60)))
-	outcome, err := course.Retaint(t.Context(), cluster, []*corev1.Node{tainted(cluster.Nodes[0].DeepCopy(), "k")},
-		course.Options{At: noon, WhereTo: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	where := outcome.WhereTo["critical-1"]
-	if where.Node != "n2" || !slices.Equal(where.Preempts, []string{"shop/batch-1"}) || outcome.WhereTo["batch-1"].Node != "" {
-		t.Errorf("critical goes to %+v and batch to %+v, want n2 after it has preempted batch, and nowhere", where, outcome.WhereTo["batch-1"])
-	}
-	if all := outcome.Preempted; len(all) != 1 || all[0].Pod.Name != "batch-1" || all[0].By.Name != "critical-1" || all[0].At.Sub(noon) > time.Second {
-		t.Errorf("the pods that are preempted are %+v, want batch-1 at once because of critical-1", all)
 	}
 }

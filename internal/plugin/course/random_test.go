@@ -26,6 +26,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -105,6 +106,48 @@ func planFor(t *testing.T, cluster *state.Cluster, nodes []*corev1.Node, taint s
 		t.Fatal(err)
 	}
 	return planned
+}
+
+// TestPodsLeaveInASimulationWhenThePlanSays taints zone b of random clusters, half of which have a policy, and a third of
+// which kube-controller-manager serves.
+func TestPodsLeaveInASimulationWhenThePlanSays(t *testing.T) {
+	for seed := range uint64(60) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 1))
+			cluster := randomCluster(random)
+			if seed%2 == 0 {
+				cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(randomPolicy(random))}
+			}
+			if seed%3 == 0 {
+				statetest.BuiltInEvicts(cluster, noon.Add(-time.Duration(random.IntN(600))*time.Second), noon)
+			}
+			zoneB := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool { return node.Labels[corev1.LabelTopologyZone] != "b" })
+			leavesAs(t, planFor(t, cluster, zoneB, "k=v:NoExecute"),
+				play(t, cluster, "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"))
+		})
+	}
+}
+
+func leavesAs(t *testing.T, planned *cliv1alpha1.TaintPlan, report *cliv1alpha1.SimulationReport) {
+	t.Helper()
+	want, got := map[string]string{}, map[string]string{}
+	for _, pod := range planned.Pods {
+		at := pod.Due
+		if pod.Answer != nil {
+			at = pod.Answer.LeavesAt
+		}
+		if at != nil && at.Sub(noon) <= report.Until.Duration {
+			want[pod.Name] = max(at.Sub(noon), 0).String()
+		}
+	}
+	for _, pod := range report.Pods {
+		if pod.LeavesAt != nil && pod.UID != "" {
+			got[pod.Name] = pod.LeavesAt.Duration.String()
+		}
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("pods leave at other times than planned (-plan +simulation):\n%s", diff)
+	}
 }
 
 // saysAs checks that a plan says the same about workloads and budgets as a simulation, which has only those that fall.

@@ -177,33 +177,3 @@ func TestAPaceThatIsUsedUpAtTheStartHasRoomAfterItsWindow(t *testing.T) {
 		}
 	}
 }
-
-// A DaemonSet creates no pod for a node with a NoSchedule taint that it does not tolerate.
-func TestADaemonSetMakesNoRoomInItsBudgetIfItCreatesNoPod(t *testing.T) {
-	for _, test := range []struct {
-		taint string
-		left  int
-	}{{"", 2}, {"x", 1}} {
-		cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "n"), node("a", "o")}}
-		for _, n := range cluster.Nodes {
-			n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(noon))}}
-			if test.taint != "" {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: test.taint, Effect: corev1.TaintEffectNoSchedule})
-			}
-			is := pod(n.Name, "DaemonSet", "web", "web-"+n.Name, 60)
-			is.Spec.Tolerations = append(is.Spec.Tolerations, corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))})
-			cluster.Pods = append(cluster.Pods, is)
-		}
-		cluster.Budgets = []*policyv1.PodDisruptionBudget{allowing(1)}
-		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})}
-		left := 0
-		for _, is := range courseOf(t, cluster).Pods {
-			if !is.Leaves.IsZero() {
-				left++
-			}
-		}
-		if left != test.left {
-			t.Errorf("with the NoSchedule taint %q, %d pods leave, want %d", test.taint, left, test.left)
-		}
-	}
-}

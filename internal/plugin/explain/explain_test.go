@@ -4,7 +4,6 @@
 package explain_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -56,110 +55,6 @@ func equals(key, value string, effect corev1.TaintEffect) corev1.Toleration {
 	return corev1.Toleration{Key: key, Value: value, Effect: effect}
 }
 
-func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
-	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
-	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
-	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
-	tainted := node("n", "k:NoExecute")
-	for name, test := range map[string]struct {
-		subject explain.Subject
-		state   cliv1alpha1.PodState
-		leaves  bool
-	}{
-		"a pod on its node":                       {explain.Subject{Pod: pod("p"), Node: tainted}, cliv1alpha1.PodBound, true},
-		"a static pod":                            {explain.Subject{Pod: pod("p", static), Node: tainted}, cliv1alpha1.PodStatic, false},
-		"a static pod that is terminating":        {explain.Subject{Pod: pod("p", static, terminating), Node: tainted}, cliv1alpha1.PodStatic, false},
-		"a terminating pod":                       {explain.Subject{Pod: pod("p", terminating), Node: tainted}, cliv1alpha1.PodTerminating, false},
-		"a finished pod's object goes":            {explain.Subject{Pod: pod("p", finished), Node: tainted}, cliv1alpha1.PodFinished, true},
-		"a pod that failed before it had a node":  {explain.Subject{Pod: pod("p", finished, unbound)}, cliv1alpha1.PodFinished, false},
-		"a pod whose node is gone":                {explain.Subject{Pod: pod("p"), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
-		"a pod whose node could not be read":      {explain.Subject{Pod: pod("p")}, cliv1alpha1.PodNodeUnknown, false},
-		"a pod that has no node yet":              {explain.Subject{Pod: pod("p", unbound), Nodes: []*corev1.Node{tainted}}, cliv1alpha1.PodPending, false},
-		"a finished pod whose node is gone":       {explain.Subject{Pod: pod("p", finished), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
-		"a pending pod that is being deleted too": {explain.Subject{Pod: pod("p", unbound, terminating)}, cliv1alpha1.PodTerminating, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			e := explained(test.subject)
-			if e.State != test.state || e.Leaves != test.leaves {
-				t.Errorf("it is %s and leaves: %t; want %s, %t", e.State, e.Leaves, test.state, test.leaves)
-			}
-			decided := test.state == cliv1alpha1.PodBound || test.state == cliv1alpha1.PodFinished || test.state == cliv1alpha1.PodPending
-			if (e.Reason == "") != decided {
-				t.Errorf("the reason is %q", e.Reason)
-			}
-		})
-	}
-}
-
-func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
-	boundAt := func(ago time.Duration) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
-		}
-	}
-	added := func(ago *time.Duration) *corev1.Node {
-		node := node("n", "k:NoExecute")
-		if node.Spec.Taints[0].TimeAdded = nil; ago != nil {
-			node.Spec.Taints[0].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-*ago)))
-		}
-		return node
-	}
-	const second = 750 * time.Millisecond // until the end of the current second
-	for name, test := range map[string]struct {
-		node                *corev1.Node
-		pod                 *corev1.Pod
-		since, bound, start time.Duration // before now
-		sinceFrom           cliv1alpha1.TimeSource
-		boundFrom           cliv1alpha1.TimeSource
-		due                 time.Duration // after now
-	}{
-		"the taint is later": {
-			added(new(time.Minute)), pod("p", boundAt(time.Hour), tolerating("k", 300)),
-			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
-		},
-		"the binding is later": {
-			added(new(time.Hour)), pod("p", boundAt(time.Minute), tolerating("k", 300)),
-			time.Hour - second, time.Minute - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
-		},
-		"the scheduler had refused it before": {
-			added(new(time.Minute)), pod("p", boundAt(time.Hour), func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }),
-			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
-		},
-		"it was created by a clock that is ahead": {
-			added(new(time.Minute)), pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }),
-			time.Minute - second, 0, 0, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromNow, 0,
-		},
-		"nobody wrote down when the taint came": {
-			added(nil), pod("p", tolerating("k", 300)),
-			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 5 * time.Minute,
-		},
-		"the taint comes from a clock that is ahead": {
-			added(new(-time.Hour)), pod("p"),
-			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 0,
-		},
-		"nothing tolerates it": {
-			added(new(time.Minute)), pod("p"),
-			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := explained(explain.Subject{Pod: test.pod, Node: test.node}).Timing
-			want := &cliv1alpha1.Timing{
-				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
-				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
-				Start: metav1.NewMicroTime(now.Add(-test.start)),
-				Due:   metav1.NewMicroTime(now.Add(test.due)),
-			}
-			if len(test.pod.Spec.Tolerations) > 0 {
-				want.TolerationSeconds = test.pod.Spec.Tolerations[0].TolerationSeconds
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("the clock (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *testing.T) {
 	all, every := allTolerations(), everyTaint()
 	matcher := taints.Matcher{}
@@ -205,36 +100,6 @@ func everyTaint() []corev1.Taint {
 		}
 	}
 	return every
-}
-
-func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
-	e := explained(explain.Subject{
-		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
-		Pod: pod("p", tolerates(
-			exists("k", corev1.TaintEffectNoExecute, 3700),
-			equals("k", "1", corev1.TaintEffectNoExecute),
-			exists("", corev1.TaintEffectNoSchedule),
-			exists("s", corev1.TaintEffectNoSchedule),
-			exists("k", ""),
-		)),
-	})
-	var shadowed []int
-	for _, toleration := range e.Tolerations {
-		by := -1
-		if toleration.ShadowedBy != nil {
-			by = *toleration.ShadowedBy
-		}
-		shadowed = append(shadowed, by)
-	}
-	if want := []int{-1, 0, -1, 2, -1}; !slices.Equal(shadowed, want) {
-		t.Errorf("they are shadowed by %v, want %v", shadowed, want)
-	}
-	if got, want := e.Taints[0].Shadowed, []int{1, 4}; !slices.Equal(got, want) || *e.Taints[0].Toleration != 0 {
-		t.Errorf("taint k is matched too late by %v, want %v", got, want)
-	}
-	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
-		t.Errorf("taint s is matched too late by %v, want %v", got, want)
-	}
 }
 
 func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
@@ -351,59 +216,6 @@ func TestATemplateIsReadTogetherWithWhoWroteIt(t *testing.T) {
 	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": "none"}}}
 	if _, err := state.TemplateOf(object); err == nil || !strings.Contains(err.Error(), "template of Deployment d") {
 		t.Errorf("broken tolerations: %v", err)
-	}
-}
-
-func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
-	cordoned := node("c1")
-	cordoned.Spec.Unschedulable = true
-	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
-	e := explained(explain.Subject{
-		Pod: pod("p", unbound, tolerating("spot", 600)),
-		Nodes: []*corev1.Node{
-			node("z1"), cordoned, node("a2", "x:NoSchedule", "y=1:NoExecute"), node("a1", "y=1:NoExecute", "x:NoSchedule"),
-			node("s1", "spot:NoExecute", "soft:PreferNoSchedule"), node("g1", "gpu:NoSchedule"), node("g2", "gpu:NoSchedule"), node("g3", "gpu:NoSchedule"),
-		},
-	})
-	gpu, cordon := exists("gpu", corev1.TaintEffectNoSchedule), exists(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
-	y := corev1.Toleration{Key: "y", Operator: corev1.TolerationOpEqual, Value: "1", Effect: corev1.TaintEffectNoExecute}
-	want := []cliv1alpha1.NodeClass{
-		{Taints: []string{"gpu:NoSchedule"}, Nodes: []string{"g1", "g2", "g3"}, Refuse: []string{"gpu:NoSchedule"}, Missing: []corev1.Toleration{gpu}},
-		{
-			Taints: []string{"x:NoSchedule", "y=1:NoExecute"}, Nodes: []string{"a1", "a2"},
-			Refuse: []string{"x:NoSchedule", "y=1:NoExecute"}, Missing: []corev1.Toleration{exists("x", corev1.TaintEffectNoSchedule), y},
-		},
-		{
-			Taints: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Nodes: []string{"c1"},
-			Refuse: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Missing: []corev1.Toleration{cordon},
-		},
-		{Taints: []string{}, Nodes: []string{"z1"}},
-		{Taints: []string{"soft:PreferNoSchedule", "spot:NoExecute"}, Nodes: []string{"s1"}, LeavesAfterSeconds: new(int64(600))},
-	}
-	if diff := cmp.Diff(want, e.NodeClasses); diff != "" {
-		t.Errorf("the classes (-want +got):\n%s", diff)
-	}
-	var smallest [][]corev1.Toleration
-	for _, change := range e.Changes {
-		smallest = append(smallest, change.Tolerations)
-	}
-	if diff := cmp.Diff([][]corev1.Toleration{{gpu}, nil, {exists("x", corev1.TaintEffectNoSchedule), y}}, smallest); diff != "" {
-		t.Errorf("the smallest changes (-want +got):\n%s", diff)
-	}
-	if e.Changes[0].Nodes != 3 {
-		t.Errorf("the first change is for %d nodes, want 3", e.Changes[0].Nodes)
-	}
-}
-
-func TestOnlyTheNodeOfAPendingDaemonIsListed(t *testing.T) {
-	daemon := pod("p", func(pod *corev1.Pod) {
-		pod.Spec.NodeName = ""
-		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
-	})
-	e := explained(explain.Subject{Pod: daemon, Nodes: []*corev1.Node{node("a"), node("b", "k:NoSchedule")}})
-	if len(e.NodeClasses) != 1 || !slices.Equal(e.NodeClasses[0].Nodes, []string{"b"}) {
-		t.Errorf("the classes are %+v, want node b alone", e.NodeClasses)
 	}
 }
 
@@ -579,59 +391,6 @@ func TestNotesSayWhatElseIsKnownAboutAPendingPod(t *testing.T) {
 	}
 }
 
-func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
-	for name, test := range map[string]struct {
-		pod   *corev1.Pod
-		taint []string
-		want  *int64
-	}{
-		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
-		"tolerated indefinitely":                   {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
-		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
-		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
-		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
-	} {
-		class := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
-		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
-			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
-		}
-	}
-	one := explained(explain.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
-	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule, l:NoSchedule." {
-		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
-	}
-}
-
-func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
-	for name, test := range map[string]struct {
-		tolerations []corev1.Toleration
-		taint       string
-		tolerated   cliv1alpha1.Tolerance
-		due         bool
-		matches     string // of the first and second toleration
-	}{
-		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
-		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
-		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
-		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
-		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
-		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
-	} {
-		e := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
-		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
-			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
-		}
-		var matches []string
-		for _, toleration := range e.Tolerations {
-			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
-		}
-		if got := strings.Join(matches, " "); got != test.matches {
-			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
-		}
-	}
-}
-
 func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 	swapped := node("n", corev1.TaintNodeNotReady+":NoExecute", corev1.TaintNodeUnreachable+":NoExecute")
 	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
@@ -649,38 +408,6 @@ func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 		notes := strings.Join(explained(explain.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
 		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
 			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
-		}
-	}
-}
-
-func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
-	k := exists("k", "")
-	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
-	written := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
-	owned := ownedBy("ReplicaSet", "rs")
-	for want, subject := range map[string]explain.Subject{
-		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
-		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
-		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
-		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
-		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
-			Pod: pod("p", owned), Template: &state.Template{Kind: "ReplicaSet", Name: "rs"},
-		},
-	} {
-		tolerates(k)(subject.Pod)
-		if got := explained(subject).Tolerations[0].OriginDetail; got != want {
-			t.Errorf("it says %q, want %q", got, want)
-		}
-	}
-}
-
-func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
-	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
-		written := pod("p")
-		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
-		notes := strings.Join(explained(explain.Subject{Pod: written, Node: node("n")}).Notes, " ")
-		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
-			t.Errorf("%s: the notes are %q", manager, notes)
 		}
 	}
 }

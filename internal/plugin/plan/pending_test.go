@@ -5,7 +5,6 @@ package plan_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -43,25 +42,6 @@ func TestPendingPodsAreListedSoonestFirst(t *testing.T) {
 	want := []string{"late -59m59.25s", "soon 750ms", "a 1m40.75s", "b 1m40.75s", "important 1m40.75s", "finished 6m40.75s"}
 	if got := dues((plan.Pending{}).In(live, now)); !slices.Equal(got, want) {
 		t.Errorf("%q are pending, want %q", got, want)
-	}
-}
-
-func TestATaintWithoutTimeAddedCountsFromItsFirstSightAndANoteSaysSo(t *testing.T) {
-	bare := node("n", "k:NoExecute")
-	bare.Spec.Taints[0].TimeAdded = nil
-	live := state.LiveOf(state.Evictor{}, []*corev1.Node{bare}, []*corev1.Pod{pod("p", tolerating("k", 300))}, now)
-	later := now.Add(time.Minute)
-	live.SetNode(bare, later)
-	list := plan.Pending{}.In(live, later)
-	if got := dues(list); !slices.Equal(got, []string{"p 4m0s"}) {
-		t.Errorf("%q are pending, want p in four minutes", got)
-	}
-	if len(list.Notes) != 1 || !strings.Contains(list.Notes[0], "has no timeAdded") {
-		t.Errorf("the notes are %q", list.Notes)
-	}
-	without := state.LiveOf(state.Evictor{}, []*corev1.Node{bare}, nil, now)
-	if notes := (plan.Pending{}).In(without, later).Notes; len(notes) != 0 {
-		t.Errorf("the notes of a node without pods are %q", notes)
 	}
 }
 

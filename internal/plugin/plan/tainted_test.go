@@ -96,16 +96,6 @@ func TestATaintCountsFromNowIfNothingSaysWhenItWasWritten(t *testing.T) {
 	}
 }
 
-func TestAnInstantIsExactIfThePodCameAfterTheTaint(t *testing.T) {
-	young := pod("p", tolerating("k", 300), func(pod *corev1.Pod) {
-		pod.CreationTimestamp = metav1.NewTime(now.Truncate(time.Second).Add(-10 * time.Second))
-	})
-	live := state.LiveOf(state.Evictor{}, []*corev1.Node{undated(time.Minute)}, []*corev1.Pod{young}, now)
-	if pending := (plan.Pending{}).In(live, now).Pods[0]; pending.About {
-		t.Errorf("pending is %+v", pending)
-	}
-}
-
 // above tolerates a taint with a value greater than a number.
 func above(key, number string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) {
@@ -148,22 +138,5 @@ func TestATolerationWithGtCountsAndANoteStatesTheAssumption(t *testing.T) {
 		func(corev1.Taint) bool { return true })
 	if listed[0].NotAtAll != 1 || listed[0].Indefinite != 1 {
 		t.Errorf("the taint is tolerated as %+v says", listed[0])
-	}
-}
-
-func TestPodsWithGtAreCountedAcrossNodes(t *testing.T) {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("m", "k=5:NoExecute"), node("n", "k=5:NoExecute")},
-		Pods: []*corev1.Pod{
-			pod("a", above("k", "7"), on("m")), pod("b", above("k", "7"), on("m")), pod("c", on("m")),
-			pod("d", above("j", "7")), pod("e"),
-		},
-	}
-	want := state.ComparisonNotes(3)[0]
-	if made := planFor(t, cluster, "other:NoSchedule"); !slices.Contains(made.Notes, want) {
-		t.Errorf("the notes of the plan are %q, want %q", made.Notes, want)
-	}
-	if list := (plan.Pending{}).In(state.LiveOf(state.Evictor{}, cluster.Nodes, cluster.Pods, now), now); !slices.Contains(list.Notes, want) {
-		t.Errorf("the notes of leaving are %q, want %q", list.Notes, want)
 	}
 }

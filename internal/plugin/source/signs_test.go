@@ -101,18 +101,13 @@ func whoEvicts(cluster *state.Cluster) cliv1alpha1.CheckedTask {
 
 func TestTheAPIServerTellsWhoEvicts(t *testing.T) {
 	fresh, stale := now.Add(-3*time.Second), now.Add(-time.Hour)
-	withoutEviction := controllerManager("--controllers=*,-taint-eviction-controller")
 	for name, test := range map[string]struct {
 		objects []runtime.Object
 		want    cliv1alpha1.Who
 	}{
-		"ours leads and is alive, next to the built-in": {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), evictionClock("kube-system", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"ours, in a namespace of its own":               {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
-		"a dead clock":                                  {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"the built-in alone":                            {[]runtime.Object{lease("kube-system", "kube-controller-manager", fresh), controllerManager()}, cliv1alpha1.WhoBuiltIn},
-		"both":                                          {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
-		"nobody, of whom there is a trace":              {[]runtime.Object{withoutEviction}, cliv1alpha1.WhoUnknown},
-		"nobody anymore":                                {[]runtime.Object{lease("kube-system", "taintkeeper", stale), withoutEviction}, cliv1alpha1.WhoNobody},
+		"ours, in a namespace of its own": {[]runtime.Object{lease("tk", "taintkeeper", fresh), evictionClock("tk", fresh), controllerManager()}, cliv1alpha1.WhoTaintkeeper},
+		"a dead clock":                    {[]runtime.Object{lease("kube-system", "taintkeeper", stale), evictionClock("kube-system", stale), controllerManager()}, cliv1alpha1.WhoBuiltIn},
+		"both":                            {[]runtime.Object{lease("kube-system", "taintkeeper", fresh), controllerManager()}, cliv1alpha1.WhoBoth},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if task := whoEvicts(read(t, fake.NewClientset(test.objects...))); task.Who != test.want {
