@@ -384,7 +384,10 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 			list = append(list, randomPod(random))
 		}
 		return listed(c, list...)
-	case 1, 2, 3, 4:
+	case 1: // a list that breaks off
+		c.Store().BeginList()
+		return c.Store().Update(pod)
+	case 2, 3, 4:
 		return c.Store().Delete(pod)
 	case 5, 6:
 		c.MarkTerminating(pod.UID)

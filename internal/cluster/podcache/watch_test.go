@@ -196,37 +196,6 @@ func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 	})
 }
 
-func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		streams := bubble.StreamsOf(client, "pods")
-		newest := streams.Newest
-		c := New(bubble.Streaming(client), &timeline.Clock{})
-		bubble.Run(t, "the cache", c.Run)
-		newest().Add(newPod("a"))
-		newest().Add(newPod("b"))
-		newest().Action(watch.Bookmark, endOfList())
-		bubble.Pass(time.Second)
-		checkNames(t, c, "a", "b")
-
-		newest().Error(bubble.Expired()) // the next watch begins with a list
-		bubble.Pass(5 * time.Second)
-		newest().Add(newPod("b"))
-		newest().Add(newPod("c"))
-		newest().Error(bubble.Expired())
-		bubble.Pass(5 * time.Second)
-		checkNames(t, c, "a", "b", "c")
-
-		newest().Add(newPod("b"))
-		newest().Action(watch.Bookmark, endOfList())
-		bubble.Pass(time.Second)
-		checkNames(t, c, "b")
-		if streams.Len() != 3 {
-			t.Errorf("%d watches, want 3", streams.Len())
-		}
-	})
-}
-
 // Some proxies drop the bookmark that ends a streamed list (kubernetes/kubernetes#140890).
 func TestWhereAStreamedListDoesNotEndPodsAreListedPageByPage(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -40,24 +40,6 @@ func withLabel(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
 }
 
-func TestAPolicyWithAnUnknownKeyIsFound(t *testing.T) {
-	for name, test := range map[string]struct {
-		key  string
-		want is
-	}{
-		"a key that Kubernetes sets": {"node.kubernetes.io/unreachable", nothing},
-		"a typing error":             {"node.kubernetes.io/unreachible", warningThat("spec.taints[0]: the key")},
-		"a key that a node has":      {"dedicated", nothing},
-		"a key that no node has":     {"maintenance", infoThat("spec.taints[0]: no node has a taint with the key maintenance")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: test.key}} })
-			cluster.Nodes[0].Spec.Taints = node("n", "dedicated:NoSchedule").Spec.Taints
-			test.want.compare(t, found(t, "policy-unknown-key", cluster))
-		})
-	}
-}
-
 func TestAPolicyThatSelectsNothingIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	for name, test := range map[string]struct {

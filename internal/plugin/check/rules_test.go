@@ -31,15 +31,10 @@ func found(t *testing.T, id string, cluster *state.Cluster) []cliv1alpha1.CheckF
 	return check.Make(cluster, rules, "", now).Findings
 }
 
-// is says which finding a test expects: none if severity is empty, else one whose message and advice contain the words.
+// is says which finding a test expects: none if severity is empty, else one whose message contains the words.
 type is struct {
-	severity      cliv1alpha1.Severity
-	words, advice string
-}
-
-func (want is) advising(words string) is {
-	want.advice = words
-	return want
+	severity cliv1alpha1.Severity
+	words    string
 }
 
 var nothing = is{}
@@ -54,8 +49,8 @@ func (want is) compare(t *testing.T, findings []cliv1alpha1.CheckFinding) {
 		t.Errorf("found %+v, want one finding", findings)
 	case findings[0].Severity != want.severity || !strings.Contains(findings[0].Message, want.words):
 		t.Errorf("found %s: %q, want %s with %q", findings[0].Severity, findings[0].Message, want.severity, want.words)
-	case findings[0].Advice == "" || !strings.Contains(findings[0].Advice, want.advice):
-		t.Errorf("the advice is %q, want %q", findings[0].Advice, want.advice)
+	case findings[0].Advice == "":
+		t.Error("the finding has no advice")
 	}
 }
 
@@ -108,8 +103,6 @@ func labeled(key, value string) func(*corev1.Pod) {
 }
 
 func static(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
-
-func finished(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
 
 func on(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
 
@@ -201,21 +194,6 @@ func TestWithoutNodesItIsNotKnownWhetherAKeyIsUsed(t *testing.T) {
 	nothing.compare(t, found(t, "unknown-key", pods(pod("p", tolerating(corev1.Toleration{Key: "maintenance", Operator: "Exists"})))))
 }
 
-func TestATolerationIsReportedOncePerOwnerWithItsPods(t *testing.T) {
-	zero := tolerating(forSeconds(unreachable, 0))
-	findings := found(t, "no-seconds", pods(
-		pod("d", zero), pod("c", zero), pod("b", zero), pod("a", zero), pod("e", defaults), pod("f", zero, finished),
-		pod("other", zero, ownedBy("StatefulSet", "db")),
-	))
-	if len(findings) != 2 {
-		t.Fatalf("found %+v, want one for each owner", findings)
-	}
-	web := findings[0]
-	if web.Object != (cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Namespace: "default"}) || web.Count != 4 || !slices.Equal(web.Examples, []string{"a", "b", "c"}) {
-		t.Errorf("found %+v, want 4 pods of Deployment web, a, b and c for example", web)
-	}
-}
-
 func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
 		pod  *corev1.Pod
@@ -229,37 +207,6 @@ func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
 		"a DaemonSet has a rule of its own": {pod("p", labeled("component", "kube-scheduler"), ownedBy("DaemonSet", "s")), nothing},
 	} {
 		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "control-plane-leaves", pods(test.pod))) })
-	}
-}
-
-func TestAReportCountsAndTellsTheWorstFirst(t *testing.T) {
-	cluster := pods(pod("p", defaults), pod("q", ownedBy("StatefulSet", "s"), tolerating(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"})), pod("r", ownedBy("StatefulSet", "r"), tolerating(unreachable)))
-	cluster.Unknown = []state.Unknown{{Resource: "leases", Says: "You may not list leases."}}
-	report := check.Make(cluster, check.Rules(), "", now)
-	var severities []cliv1alpha1.Severity
-	for i := range report.Findings {
-		severities = append(severities, report.Findings[i].Severity)
-	}
-	if !slices.Equal(severities, []cliv1alpha1.Severity{"Error", "Warning", "Info"}) {
-		t.Errorf("the findings are %v", severities)
-	}
-	want := cliv1alpha1.CheckSummary{Errors: 1, Warnings: 1, Infos: 1, Pods: 3, Workloads: 3}
-	if report.Summary != want || !slices.Equal(report.Notes, cluster.Notes()) {
-		t.Errorf("the summary is %+v, the notes are %q", report.Summary, report.Notes)
-	}
-}
-
-func TestANamespaceLeavesOutOthersButNotWhatIsInNone(t *testing.T) {
-	zero := tolerating(forSeconds(unreachable, 0))
-	cluster := pods(pod("p", zero), pod("q", zero, func(p *corev1.Pod) { p.Namespace = "other" }))
-	cluster.Nodes = []*corev1.Node{node("n", "k:NoExecute")}
-	cluster.Pods[0].Spec.Tolerations = append(cluster.Pods[0].Spec.Tolerations, forSeconds(everything, 60))
-	var told []string
-	for _, finding := range check.Make(cluster, check.Rules(), "other", now).Findings {
-		told = append(told, finding.Rule+" "+finding.Object.Namespace)
-	}
-	if !slices.Equal(told, []string{"no-time-added ", "no-seconds other"}) {
-		t.Errorf("the findings are %q", told)
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,10 +56,6 @@ func tainted(spec string) func(*corev1.Node) {
 		taint.TimeAdded = &metav1.Time{Time: now.Add(-time.Hour)}
 		node.Spec.Taints = append(node.Spec.Taints, taint)
 	}
-}
-
-func labeled(key, value string) func(*corev1.Node) {
-	return func(node *corev1.Node) { node.Labels[key] = value }
 }
 
 // pod returns a pod of Deployment "app" on a node. It requests 1 CPU.
@@ -443,72 +438,6 @@ func TestSuccessorsArePlacedOneAfterTheOther(t *testing.T) {
 			}
 			if got := story(placed(t, cluster)); got != test.want {
 				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
-			}
-		})
-	}
-}
-
-func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
-	limited := func(limit, failed int32, change ...func(*batchv1.Job)) *batchv1.Job {
-		job := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "job"},
-			Spec:       batchv1.JobSpec{BackoffLimit: &limit}, Status: batchv1.JobStatus{Failed: failed},
-		}
-		for _, change := range change {
-			change(job)
-		}
-		return job
-	}
-	onDisruption := func(action batchv1.PodFailurePolicyAction) func(*batchv1.Job) {
-		return func(job *batchv1.Job) {
-			job.Spec.PodReplacementPolicy = new(batchv1.Failed)
-			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
-				Action:          action,
-				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
-			}}}
-		}
-	}
-	first, second := pod("p", "n", owned("Job", "job"), tolerating("k", 30)), pod("q", "n", owned("Job", "job"), tolerating("k", 60))
-	finished := pod("p", "n", owned("Job", "job"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
-	n := node("n", "1", tainted("x:NoSchedule"))
-	for name, test := range map[string]struct {
-		job  *batchv1.Job
-		node *corev1.Node
-		pods []*corev1.Pod
-		want string
-	}{
-		"that leave one after the other": {
-			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
-			want: "p: a of a; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
-		},
-		"that leave together": {
-			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
-			want: "p: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
-		},
-		"that lose no pod by one that has finished": {
-			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},
-			want: "p: It has finished, so it needs no successor.; q: a of a",
-		},
-		"whose disruption is ignored": {
-			job: limited(0, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: n, pods: []*corev1.Pod{first}, want: "p: a of a",
-		},
-		"whose disruption ends it": {
-			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionFailJob)), node: n, pods: []*corev1.Pod{first},
-			want: "p: The pod failure policy of its Job fails the Job when a pod is disrupted.",
-		},
-		"that do not fail on an unreachable node": {
-			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: node("n", "1", unreachable), pods: []*corev1.Pod{first},
-			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces only failed pods.",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
-			made := placed(t, cluster)
-			if got := story(made); got != test.want {
-				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
-			}
-			if s := made.Summary; s.Placed+s.NoSuccessor != s.Leave || s.Nowhere > 0 {
-				t.Errorf("the summary is %+v", s)
 			}
 		})
 	}
