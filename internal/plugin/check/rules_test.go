@@ -10,10 +10,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/check"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -31,10 +34,15 @@ func found(t *testing.T, id string, cluster *state.Cluster) []cliv1alpha1.CheckF
 	return check.Make(cluster, rules, "", now).Findings
 }
 
-// is says which finding a test expects: none if severity is empty, else one whose message contains the words.
+// is says which finding a test expects: none if severity is empty, else one whose message and advice contain the words.
 type is struct {
-	severity cliv1alpha1.Severity
-	words    string
+	severity      cliv1alpha1.Severity
+	words, advice string
+}
+
+func (want is) advising(words string) is {
+	want.advice = words
+	return want
 }
 
 var nothing = is{}
@@ -49,8 +57,8 @@ func (want is) compare(t *testing.T, findings []cliv1alpha1.CheckFinding) {
 		t.Errorf("found %+v, want one finding", findings)
 	case findings[0].Severity != want.severity || !strings.Contains(findings[0].Message, want.words):
 		t.Errorf("found %s: %q, want %s with %q", findings[0].Severity, findings[0].Message, want.severity, want.words)
-	case findings[0].Advice == "":
-		t.Error("the finding has no advice")
+	case findings[0].Advice == "" || !strings.Contains(findings[0].Advice, want.advice):
+		t.Errorf("the advice is %q, want %q", findings[0].Advice, want.advice)
 	}
 }
 
@@ -186,6 +194,109 @@ func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 			cluster := pods(pod("p", tolerating(test.tolerations...)))
 			cluster.Nodes = []*corev1.Node{node("n", "dedicated=gpu:NoSchedule", "gpus:NoSchedule")}
 			test.want.compare(t, found(t, test.rule, cluster))
+		})
+	}
+}
+
+func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
+	selecting := func(value string, allowed int32) *policyv1.PodDisruptionBudget {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "b"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ObservedGeneration: 1},
+		}
+	}
+	untold, unreadable := selecting("web", 0), selecting("web", 0)
+	untold.Status = policyv1.PodDisruptionBudgetStatus{}
+	unreadable.Spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Like"}}}
+	together := []*corev1.Pod{pod("a"), pod("b"), pod("c", on("m"))}
+	oneOfOne, zero := selecting("web", 0), selecting("web", 0)
+	oneOfOne.Spec.MinAvailable, oneOfOne.Status.ExpectedPods = new(intstr.FromInt32(1)), 1
+	zero.Spec.MaxUnavailable, zero.Status.ExpectedPods = new(intstr.FromInt32(0)), 3
+	const more = "Run more replicas, or loosen the PodDisruptionBudget"
+	for name, test := range map[string]struct {
+		budget *policyv1.PodDisruptionBudget
+		pods   []*corev1.Pod
+		want   is
+	}{
+		"more pods on a node than it allows":          {selecting("web", 1), together, warningThat("It covers 3 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.").advising("Spread the pods")},
+		"it is 1 of 1":                                {oneOfOne, []*corev1.Pod{pod("a")}, warningThat("It covers 1 pod and allows 0 disruptions").advising(more)},
+		"it never allows one":                         {zero, together, warningThat("It covers 3 pods and allows 0 disruptions").advising(more)},
+		"as many pods on a node as it allows":         {selecting("web", 2), together, nothing},
+		"it allows none":                              {selecting("web", 0), []*corev1.Pod{pod("a"), pod("b", on("m"))}, warningThat("It covers 2 pods and allows 0 disruptions, but a NoExecute taint on node m alone evicts 1.").advising("Find out why not all")},
+		"the pods tolerate what they are not told of": {selecting("web", 0), []*corev1.Pod{pod("a", tolerating(everything))}, nothing},
+		"it covers no pod":                            {selecting("wbe", 1), together, infoThat("covers no pod")},
+		"its selector cannot be read":                 {unreadable, together, warningThat("cannot be read")},
+		"nobody has worked out what it allows":        {untold, together, nothing},
+		"there are no pods to know of":                {selecting("web", 1), nil, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := pods(test.pods...)
+			cluster.Budgets = []*policyv1.PodDisruptionBudget{test.budget}
+			test.want.compare(t, found(t, "budget-false-comfort", cluster))
+		})
+	}
+}
+
+func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		nodes []*corev1.Node
+		pods  []*corev1.Pod
+		want  is
+	}{
+		"a NoExecute taint without timeAdded":        {[]*corev1.Node{node("n", "k=v:NoExecute")}, nil, warningThat("no timeAdded on 1 node,")},
+		"on many nodes, which is one finding":        {[]*corev1.Node{node("m", "k:NoExecute"), node("n", "k:NoExecute")}, nil, warningThat("on 2 nodes")},
+		"a NoExecute taint with timeAdded":           {[]*corev1.Node{node("n", "k=v:NoExecute since 8:00")}, nil, nothing},
+		"another effect, whose instant says nothing": {[]*corev1.Node{node("n", "k=v:NoSchedule")}, nil, nothing},
+		"a pod tolerates it for a while":             {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, warningThat("no timeAdded on 1 node,")},
+		"no pod tolerates it for a while":            {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p"), pod("q", tolerating(everything))}, nothing},
+		"a pod on another node does":                 {[]*corev1.Node{node("m", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "no-time-added", &state.Cluster{Nodes: test.nodes, Pods: test.pods}))
+		})
+	}
+}
+
+func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
+	template := func(kind string, tolerations ...corev1.Toleration) *state.Cluster {
+		return &state.Cluster{Workloads: []state.WorkloadTemplate{{
+			CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: kind, Name: "web"}}, Replicas: 1, Pod: pod("web", alone, tolerating(tolerations...)),
+		}}}
+	}
+	for name, test := range map[string]struct {
+		rule    string
+		cluster *state.Cluster
+		want    is
+	}{
+		"a Deployment gets 300 seconds":                       {"single-replica", template("Deployment"), infoThat("300 s")},
+		"but not where it says something else":                {"single-replica", template("Deployment", forSeconds(unreachable, 30)), nothing},
+		"a Deployment that tolerates everything indefinitely": {"unreachable-indefinitely", template("Deployment", everything), warningThat("{operator: Exists}")},
+		"a DaemonSet tolerates failed nodes":                  {"daemonset-leaves", template("DaemonSet"), infoThat("gets node.kubernetes.io/out-of-service:NoExecute, or a")},
+		"its controller drops their seconds":                  {"daemonset-leaves", template("DaemonSet", forSeconds(unreachable, 30)), infoThat("It leaves a node that gets node.kubernetes.io/out-of-service:NoExecute, or a")},
+		"what is added shadows nothing":                       {"shadowed-toleration", template("Deployment", everything), nothing},
+	} {
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, test.rule, test.cluster)) })
+	}
+}
+
+func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
+	type spec = v1alpha1.EvictionPolicySpec
+	broken := warningThat("It covers 2 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")
+	for name, test := range map[string]struct {
+		change func(*spec)
+		want   is
+	}{
+		"Evict":              {nil, nothing},
+		"Evict, other pods":  {func(s *spec) { s.PodSelector = withLabel("app", "db") }, broken},
+		"Evict, some taints": {func(s *spec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "k"}} }, broken},
+		"Delete":             {func(s *spec) { s.Action = v1alpha1.ActionDelete }, broken},
+		"a dry run":          {func(s *spec) { s.DryRun = true }, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := maxUnavailable(intstr.FromInt32(1))
+			budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}
+			test.want.compare(t, found(t, "budget-false-comfort", evicting(test.change, budget)))
 		})
 	}
 }

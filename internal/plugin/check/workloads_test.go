@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -137,6 +138,82 @@ func TestAStartupTaintThatStaysIsFound(t *testing.T) {
 				}}
 			}
 			test.want.compare(t, found(t, "startup-taint", clusterWith(func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{is} })))
+		})
+	}
+}
+
+func TestPodsThatNameATaintedNodeAreFound(t *testing.T) {
+	created := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(-ago)) }
+	}
+	template := func(name string, change ...func(*corev1.Pod)) sign {
+		return func(cluster *state.Cluster) {
+			cluster.Workloads = append(cluster.Workloads, state.WorkloadTemplate{
+				CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "CronJob", Name: "w"}}, Replicas: 1, Pod: pod("w", append(change, alone, on(name))...),
+			})
+		}
+	}
+	running := func(change ...func(*corev1.Pod)) sign {
+		return func(cluster *state.Cluster) { cluster.Pods = append(cluster.Pods, pod("p", change...)) }
+	}
+	nodes := func(specs ...string) sign {
+		return func(cluster *state.Cluster) { cluster.Nodes = []*corev1.Node{node("n", specs...)} }
+	}
+	const taint, stamped = "k=v:NoExecute", "k=v:NoExecute since 8:00"
+	for name, test := range map[string]struct {
+		cluster []sign
+		want    is
+	}{
+		"a template, without its node":   {[]sign{template("n")}, warningThat("Its template names node n, so the scheduler does not keep its pods off")},
+		"a template, with a clean node":  {[]sign{template("n"), nodes("k:NoSchedule")}, warningThat("names node n")},
+		"a template, with a tainted one": {[]sign{template("n"), nodes(taint)}, errorThat("Its template names node n, and does not tolerate taint k=v:NoExecute of that node")},
+		"one that tolerates":             {[]sign{template("n", tolerating(everything)), nodes(taint)}, warningThat("names node n")},
+		"a template that names none":     {[]sign{template(""), nodes(taint)}, nothing},
+		"a pod younger than the taint":   {[]sign{running(created(time.Minute)), nodes(stamped)}, errorThat("created on n although they do not tolerate taint k=v:NoExecute, which was added before")},
+		"an older pod":                   {[]sign{running(created(2 * time.Hour)), nodes(stamped)}, nothing},
+		"one just before the scheduler knew": {
+			[]sign{running(created(time.Hour - 9*time.Second)), nodes(stamped)}, nothing,
+		},
+		"a pod that tolerates":     {[]sign{running(created(time.Minute), tolerating(everything)), nodes(stamped)}, nothing},
+		"without timeAdded":        {[]sign{running(created(time.Minute)), nodes(taint)}, nothing},
+		"a pod without controller": {[]sign{running(created(time.Minute), alone), nodes(stamped)}, nothing},
+		"a static pod":             {[]sign{running(created(time.Minute), static), nodes(stamped)}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "names-node", clusterWith(test.cluster...)))
+		})
+	}
+}
+
+func onNode(key, value string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) { pod.Spec.NodeSelector = map[string]string{key: value} }
+}
+
+func TestPodsThatATaintEvictsAgainAndAgainAreFound(t *testing.T) {
+	forAWhile := tolerating(forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoExecute"}, 10))
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		on   []string // taints of the node
+		want is
+	}{
+		"tolerated for a while, without a twin":        {pod("p", forAWhile), []string{"k:NoExecute"}, warningThat("It tolerates taint k:NoExecute only for a while, with {key: k, operator: Exists, effect: NoExecute, tolerationSeconds: 10}, and nothing keeps its pods off nodes that have it: n.")},
+		"with a twin":                                  {pod("p", forAWhile), []string{"k:NoExecute", "k:NoSchedule"}, nothing},
+		"another taint keeps it off":                   {pod("p", forAWhile), []string{"k:NoExecute", "other:NoExecute"}, nothing},
+		"another taint hardly does":                    {pod("p", forAWhile), []string{"k:NoExecute", "other:PreferNoSchedule"}, warningThat("k:NoExecute")},
+		"the node lacks the taint":                     {pod("p", forAWhile), nil, nothing},
+		"it is not tolerated, so they do not come":     {pod("p"), []string{"k:NoExecute"}, nothing},
+		"it is tolerated indefinitely":                 {pod("p", tolerating(everything)), []string{"k:NoExecute"}, nothing},
+		"they select other nodes":                      {pod("p", forAWhile, onNode("disk", "ssd")), []string{"k:NoExecute"}, nothing},
+		"a bare pod does not come back":                {pod("p", forAWhile, alone), []string{"k:NoExecute"}, nothing},
+		"the value decides":                            {pod("p", tolerating(forSeconds(corev1.Toleration{Key: "k", Value: "a", Effect: "NoExecute"}, 10))), []string{"k=b:NoExecute"}, nothing},
+		"node health's taints have their twins":        {pod("p", defaults), []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"}, nothing},
+		"the twin is tolerated, too, so they may come": {pod("p", tolerating(forSeconds(corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoExecute"}, 10), corev1.Toleration{Key: "k", Operator: "Exists", Effect: "NoSchedule"})), []string{"k:NoExecute", "k:NoSchedule"}, warningThat("k:NoExecute")},
+		"the twin of a failed node, which node health sets": {pod("p", defaults, func(p *corev1.Pod) {
+			p.Spec.Tolerations = append(p.Spec.Tolerations, corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})
+		}), []string{"node.kubernetes.io/unreachable:NoExecute", "node.kubernetes.io/unreachable:NoSchedule"}, warningThat("unreachable").advising("Do not tolerate node.kubernetes.io/unreachable:NoSchedule")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "evicted-again", &state.Cluster{Nodes: []*corev1.Node{node("n", test.on...)}, Pods: []*corev1.Pod{test.pod}}))
 		})
 	}
 }

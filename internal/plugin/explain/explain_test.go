@@ -55,6 +55,103 @@ func equals(key, value string, effect corev1.TaintEffect) corev1.Toleration {
 	return corev1.Toleration{Key: key, Value: value, Effect: effect}
 }
 
+func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
+	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
+	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodFailed }
+	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	tainted := node("n", "k:NoExecute")
+	for name, test := range map[string]struct {
+		subject explain.Subject
+		state   cliv1alpha1.PodState
+		leaves  bool
+	}{
+		"a pod on its node":                       {explain.Subject{Pod: pod("p"), Node: tainted}, cliv1alpha1.PodBound, true},
+		"a static pod":                            {explain.Subject{Pod: pod("p", static), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a static pod that is terminating":        {explain.Subject{Pod: pod("p", static, terminating), Node: tainted}, cliv1alpha1.PodStatic, false},
+		"a terminating pod":                       {explain.Subject{Pod: pod("p", terminating), Node: tainted}, cliv1alpha1.PodTerminating, false},
+		"a finished pod's object goes":            {explain.Subject{Pod: pod("p", finished), Node: tainted}, cliv1alpha1.PodFinished, true},
+		"a pod that failed before it had a node":  {explain.Subject{Pod: pod("p", finished, unbound)}, cliv1alpha1.PodFinished, false},
+		"a pod whose node is gone":                {explain.Subject{Pod: pod("p"), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pod whose node could not be read":      {explain.Subject{Pod: pod("p")}, cliv1alpha1.PodNodeUnknown, false},
+		"a pod that has no node yet":              {explain.Subject{Pod: pod("p", unbound), Nodes: []*corev1.Node{tainted}}, cliv1alpha1.PodPending, false},
+		"a finished pod whose node is gone":       {explain.Subject{Pod: pod("p", finished), NodeGone: true}, cliv1alpha1.PodNodeGone, false},
+		"a pending pod that is being deleted too": {explain.Subject{Pod: pod("p", unbound, terminating)}, cliv1alpha1.PodTerminating, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := explained(test.subject)
+			if e.State != test.state || e.Leaves != test.leaves {
+				t.Errorf("it is %s and leaves: %t; want %s, %t", e.State, e.Leaves, test.state, test.leaves)
+			}
+			decided := test.state == cliv1alpha1.PodBound || test.state == cliv1alpha1.PodFinished || test.state == cliv1alpha1.PodPending
+			if (e.Reason == "") != decided {
+				t.Errorf("the reason is %q", e.Reason)
+			}
+		})
+	}
+}
+
+func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
+	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
+		written := pod("p")
+		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
+		notes := strings.Join(explained(explain.Subject{Pod: written, Node: node("n")}).Notes, " ")
+		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
+			t.Errorf("%s: the notes are %q", manager, notes)
+		}
+	}
+}
+
+func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
+	k := exists("k", "")
+	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
+	written := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
+	owned := ownedBy("ReplicaSet", "rs")
+	for want, subject := range map[string]explain.Subject{
+		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
+		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
+		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
+			Pod: pod("p", owned), Template: &state.Template{Kind: "ReplicaSet", Name: "rs"},
+		},
+	} {
+		tolerates(k)(subject.Pod)
+		if got := explained(subject).Tolerations[0].OriginDetail; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
+	e := explained(explain.Subject{
+		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
+		Pod: pod("p", tolerates(
+			exists("k", corev1.TaintEffectNoExecute, 3700),
+			equals("k", "1", corev1.TaintEffectNoExecute),
+			exists("", corev1.TaintEffectNoSchedule),
+			exists("s", corev1.TaintEffectNoSchedule),
+			exists("k", ""),
+		)),
+	})
+	var shadowed []int
+	for _, toleration := range e.Tolerations {
+		by := -1
+		if toleration.ShadowedBy != nil {
+			by = *toleration.ShadowedBy
+		}
+		shadowed = append(shadowed, by)
+	}
+	if want := []int{-1, 0, -1, 2, -1}; !slices.Equal(shadowed, want) {
+		t.Errorf("they are shadowed by %v, want %v", shadowed, want)
+	}
+	if got, want := e.Taints[0].Shadowed, []int{1, 4}; !slices.Equal(got, want) || *e.Taints[0].Toleration != 0 {
+		t.Errorf("taint k is matched too late by %v, want %v", got, want)
+	}
+	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
+		t.Errorf("taint s is matched too late by %v, want %v", got, want)
+	}
+}
+
 func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *testing.T) {
 	all, every := allTolerations(), everyTaint()
 	matcher := taints.Matcher{}
