@@ -114,8 +114,6 @@ func static(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.Mirror
 
 func on(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
 
-func critical(pod *corev1.Pod) { pod.Spec.PriorityClassName = "system-node-critical" }
-
 func tolerating(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = all }
 }

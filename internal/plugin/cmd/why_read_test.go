@@ -88,6 +88,50 @@ func (c *cluster) calls() []string {
 	return calls
 }
 
+// whyStory is a read of one pod, given as namespace/name.
+type whyStory struct {
+	pod      string
+	before   func(*cluster)
+	policies []runtime.Object
+	calls    string // if not empty, all of them
+	missing  []string
+	err      string
+	is       func(*explain.Subject) bool
+}
+
+func (story *whyStory) play(t *testing.T, now time.Time) {
+	t.Helper()
+	c := newCluster(story.policies...)
+	if story.before != nil {
+		story.before(c)
+		c.core.ClearActions()
+	}
+	namespace, pod, _ := strings.Cut(story.pod, "/")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: namespace, name: pod}, now)
+	if story.err != "" {
+		if err == nil || !strings.Contains(err.Error(), story.err) {
+			t.Errorf("the error is %v, want %s", err, story.err)
+		}
+		return
+	}
+	await.Must(t, err)
+	if !slices.Equal(subject.Missing, story.missing) || !story.is(&subject) {
+		t.Errorf("it reads %+v; missing is %q, want %q", subject, subject.Missing, story.missing)
+	}
+	if got := strings.Join(c.calls(), ", "); story.calls != "" && got != story.calls {
+		t.Errorf("the calls are %s, want %s", got, story.calls)
+	}
+	if budgets := slices.Contains(c.calls(), "list poddisruptionbudgets"); budgets != (story.policies != nil) {
+		t.Errorf("budgets are read: %t, want them only with a policy", budgets)
+	}
+}
+
+// readAround reports whether the node of web-1-abc and its owners were read.
+func readAround(s *explain.Subject) bool {
+	return s.Node.Name == "n-1" && len(s.Nodes) == 0 && s.Owner.Kind == "Deployment" && s.Owner.Name == "web" && s.Policies == nil &&
+		len(s.Template.Tolerations) == 1 && s.Template.String() == "the template of ReplicaSet web-1, written by helm"
+}
+
 func TestWhyReadsWhatIsAroundAPodAndSaysWhatIsMissing(t *testing.T) {
 	policies, now := source.EvictionPolicies, time.Now()
 	stop := &unstructured.Unstructured{Object: map[string]any{
@@ -107,21 +151,10 @@ func TestWhyReadsWhatIsAroundAPodAndSaysWhatIsMissing(t *testing.T) {
 			}
 		}
 	}
-	for name, test := range map[string]struct {
-		pod      string
-		before   func(*cluster)
-		policies []runtime.Object
-		calls    string // if not empty, all of them
-		missing  []string
-		err      string
-		is       func(*explain.Subject) bool
-	}{
+	for name, story := range map[string]whyStory{
 		"the node of a pod and its owners": {
 			pod: "shop/web-1-abc", calls: "get pods, get nodes, get namespaces, get replicasets, get deployments, list evictionpolicies",
-			is: func(s *explain.Subject) bool {
-				return s.Node.Name == "n-1" && len(s.Nodes) == 0 && s.Owner.Kind == "Deployment" && s.Owner.Name == "web" && s.Policies == nil &&
-					len(s.Template.Tolerations) == 1 && s.Template.String() == "the template of ReplicaSet web-1, written by helm"
-			},
+			is: readAround,
 		},
 		"all nodes for a pod that has none": {
 			pod: "shop/unbound", calls: "get pods, list nodes, get namespaces",
@@ -170,31 +203,7 @@ func TestWhyReadsWhatIsAroundAPodAndSaysWhatIsMissing(t *testing.T) {
 			pod: "shop/web-1-abc", before: forbidding("list pods", "get pods"), err: "ask for the right to get them",
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(test.policies...)
-			if test.before != nil {
-				test.before(c)
-				c.core.ClearActions()
-			}
-			namespace, pod, _ := strings.Cut(test.pod, "/")
-			subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: namespace, name: pod}, now)
-			if test.err != "" {
-				if err == nil || !strings.Contains(err.Error(), test.err) {
-					t.Errorf("the error is %v, want %s", err, test.err)
-				}
-				return
-			}
-			await.Must(t, err)
-			if !slices.Equal(subject.Missing, test.missing) || !test.is(&subject) {
-				t.Errorf("it reads %+v; missing is %q, want %q", subject, subject.Missing, test.missing)
-			}
-			if got := strings.Join(c.calls(), ", "); test.calls != "" && got != test.calls {
-				t.Errorf("the calls are %s, want %s", got, test.calls)
-			}
-			if budgets := slices.Contains(c.calls(), "list poddisruptionbudgets"); budgets != (test.policies != nil) {
-				t.Errorf("budgets are read: %t, want them only with a policy", budgets)
-			}
-		})
+		t.Run(name, func(t *testing.T) { story.play(t, now) })
 	}
 }
 

@@ -27,7 +27,6 @@ var (
 	node, pod    = statetest.Node, statetest.Pod
 	tolerating   = statetest.Tolerating
 	ownedBy, on  = statetest.OwnedBy, statetest.On
-	static       = statetest.Static
 )
 
 func planFor(t *testing.T, cluster *state.Cluster, specs ...string) *cliv1alpha1.TaintPlan {

@@ -57,10 +57,10 @@ func evictionClock(namespace string, renewed time.Time) runtime.Object {
 	}}
 }
 
-func controllerManager(flags ...string) runtime.Object {
+func controllerManager() runtime.Object {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "kube-system", Name: "kube-controller-manager-control-1", UID: "m", Annotations: map[string]string{corev1.MirrorPodAnnotationKey: "x"}},
-		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: append([]string{"kube-controller-manager"}, flags...)}}},
+		Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Command: []string{"kube-controller-manager"}}}},
 	}
 }
 
