@@ -114,6 +114,8 @@ func static(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.Mirror
 
 func on(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
 
+func critical(pod *corev1.Pod) { pod.Spec.PriorityClassName = "system-node-critical" }
+
 func tolerating(all ...corev1.Toleration) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Spec.Tolerations = all }
 }
@@ -296,6 +298,25 @@ func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
 			budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}
 			test.want.compare(t, found(t, "budget-false-comfort", evicting(test.change, budget)))
 		})
+	}
+}
+
+func TestADaemonSetIsFoundThatACommonTaintTakesAway(t *testing.T) {
+	daemon := ownedBy("DaemonSet", "cni")
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want is
+	}{
+		"with what its controller adds alone":      {pod("p", daemon, tolerating(notReady, unreachable)), infoThat("node.kubernetes.io/out-of-service:NoExecute, or a NoExecute taint that its tolerations do not name")},
+		"when it is critical":                      {pod("p", daemon, critical, tolerating(notReady, unreachable)), warningThat("out-of-service")},
+		"by priority alone":                        {pod("p", daemon, func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_001_000)) }, tolerating(notReady, unreachable)), warningThat("out-of-service")},
+		"when it tolerates everything":             {pod("p", daemon, critical, tolerating(everything)), nothing},
+		"when it tolerates every NoExecute taint":  {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
+		"when it tolerates NoSchedule alone":       {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), warningThat("not-ready:NoExecute, or node.kubernetes.io/unreachable:NoExecute, or")},
+		"when it tolerates everything for a while": {pod("p", daemon, critical, tolerating(forSeconds(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"}, 60))), warningThat("not-ready")},
+		"a Deployment may leave":                   {pod("p", critical), nothing},
+	} {
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "daemonset-leaves", pods(test.pod))) })
 	}
 }
 

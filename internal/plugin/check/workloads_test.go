@@ -217,3 +217,32 @@ func TestPodsThatATaintEvictsAgainAndAgainAreFound(t *testing.T) {
 		})
 	}
 }
+
+func TestADaemonSetThatATaintKeepsOffIsFound(t *testing.T) {
+	daemon := ownedBy("DaemonSet", "plugin")
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		on   []string
+		want is
+	}{
+		"a taint that it does not tolerate":          {pod("p", daemon), []string{"type=gpu:NoSchedule"}, infoThat("Taint type=gpu:NoSchedule keeps it off m.")},
+		"a taint that it tolerates":                  {pod("p", daemon, tolerating(everything)), []string{"type=gpu:NoSchedule"}, nothing},
+		"the control plane's":                        {pod("p", daemon), []string{"node-role.kubernetes.io/control-plane:NoSchedule"}, nothing},
+		"it selects other nodes":                     {pod("p", daemon, onNode("gpu", "yes")), []string{"type=gpu:NoSchedule"}, nothing},
+		"its controller's affinity names its node":   {pod("p", daemon, inAffinity("other")), []string{"type=gpu:NoSchedule"}, infoThat("keeps it off m.")},
+		"a Deployment is kept off for other reasons": {pod("p"), []string{"type=gpu:NoSchedule"}, nothing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			test.want.compare(t, found(t, "daemonset-kept-off", &state.Cluster{Nodes: []*corev1.Node{node("m", test.on...)}, Pods: []*corev1.Pod{test.pod}}))
+		})
+	}
+}
+
+// inAffinity is how the DaemonSet controller binds a pod to its node.
+func inAffinity(node string) func(*corev1.Pod) {
+	return func(pod *corev1.Pod) {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: "In", Values: []string{node}}}}},
+		}}}
+	}
+}

@@ -4,6 +4,7 @@
 package explain_test
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -149,6 +150,128 @@ func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
 	}
 	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
 		t.Errorf("taint s is matched too late by %v, want %v", got, want)
+	}
+}
+
+func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		taint []string
+		want  *int64
+	}{
+		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
+		"tolerated indefinitely":                   {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
+		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
+		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
+		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
+	} {
+		class := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
+		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
+			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
+		}
+	}
+	one := explained(explain.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
+	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule, l:NoSchedule." {
+		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
+	}
+}
+
+func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
+	boundAt := func(ago time.Duration) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(now.Truncate(time.Second).Add(-ago))}}
+		}
+	}
+	added := func(ago *time.Duration) *corev1.Node {
+		node := node("n", "k:NoExecute")
+		if node.Spec.Taints[0].TimeAdded = nil; ago != nil {
+			node.Spec.Taints[0].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-*ago)))
+		}
+		return node
+	}
+	const second = 750 * time.Millisecond // until the end of the current second
+	for name, test := range map[string]struct {
+		node                *corev1.Node
+		pod                 *corev1.Pod
+		since, bound, start time.Duration // before now
+		sinceFrom           cliv1alpha1.TimeSource
+		boundFrom           cliv1alpha1.TimeSource
+		due                 time.Duration // after now
+	}{
+		"the taint is later": {
+			added(new(time.Minute)), pod("p", boundAt(time.Hour), tolerating("k", 300)),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"the binding is later": {
+			added(new(time.Hour)), pod("p", boundAt(time.Minute), tolerating("k", 300)),
+			time.Hour - second, time.Minute - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromPodScheduled, 4*time.Minute + second,
+		},
+		"the scheduler had refused it before": {
+			added(new(time.Minute)), pod("p", boundAt(time.Hour), func(pod *corev1.Pod) { pod.Status.Conditions[0].Status = corev1.ConditionFalse }),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
+		},
+		"it was created by a clock that is ahead": {
+			added(new(time.Minute)), pod("p", func(pod *corev1.Pod) { pod.CreationTimestamp = metav1.NewTime(now.Add(time.Hour)) }),
+			time.Minute - second, 0, 0, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromNow, 0,
+		},
+		"nobody wrote down when the taint came": {
+			added(nil), pod("p", tolerating("k", 300)),
+			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 5 * time.Minute,
+		},
+		"the taint comes from a clock that is ahead": {
+			added(new(-time.Hour)), pod("p"),
+			0, time.Hour - second, 0, cliv1alpha1.FromNow, cliv1alpha1.FromCreationTimestamp, 0,
+		},
+		"nothing tolerates it": {
+			added(new(time.Minute)), pod("p"),
+			time.Minute - second, time.Hour - second, time.Minute - second, cliv1alpha1.FromTimeAdded, cliv1alpha1.FromCreationTimestamp, -time.Minute + second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := explained(explain.Subject{Pod: test.pod, Node: test.node}).Timing
+			want := &cliv1alpha1.Timing{
+				Since: metav1.NewMicroTime(now.Add(-test.since)), SinceFrom: test.sinceFrom,
+				Bound: metav1.NewMicroTime(now.Add(-test.bound)), BoundFrom: test.boundFrom,
+				Start: metav1.NewMicroTime(now.Add(-test.start)),
+				Due:   metav1.NewMicroTime(now.Add(test.due)),
+			}
+			if len(test.pod.Spec.Tolerations) > 0 {
+				want.TolerationSeconds = test.pod.Spec.Tolerations[0].TolerationSeconds
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("the clock (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		taint       string
+		tolerated   cliv1alpha1.Tolerance
+		due         bool
+		matches     string // of the first and second toleration
+	}{
+		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
+		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
+	} {
+		e := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
+		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
+			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
+		}
+		var matches []string
+		for _, toleration := range e.Tolerations {
+			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
+		}
+		if got := strings.Join(matches, " "); got != test.matches {
+			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
+		}
 	}
 }
 
