@@ -23,6 +23,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
+func TestMain(m *testing.M) { bubble.Main(m) }
+
 var (
 	errGone = apierrors.NewNotFound(v1alpha1.GroupVersion.WithResource("evictionpolicies").GroupResource(), "")
 	errDown = apierrors.NewServiceUnavailable("starting")

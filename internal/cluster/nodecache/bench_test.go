@@ -42,22 +42,6 @@ func BenchmarkRecord15k(b *testing.B) {
 	}
 }
 
-// BenchmarkHeartbeat takes in a heartbeat, which is what nearly every change of a node is.
-func BenchmarkHeartbeat(b *testing.B) {
-	c := newCache()
-	nodes := make([]*corev1.Node, 0, 1000)
-	for i := range cap(nodes) {
-		nodes = append(nodes, decodedNode(b, i))
-		await.Must(b, c.Store().Add(nodes[i]))
-	}
-	b.ReportAllocs()
-	for i := 0; b.Loop(); i++ {
-		node := nodes[i%len(nodes)]
-		node.ResourceVersion = fmt.Sprint(benchNodes + i)
-		await.Must(b, c.Store().Update(node))
-	}
-}
-
 // heapInUse collects garbage twice, so that what only finalizers and caches held is gone too.
 func heapInUse() int64 {
 	runtime.GC()

@@ -236,28 +236,6 @@ func TestATaintWithoutTimeAddedContinuesOverAGapIfNoneIsEverWritten(t *testing.T
 	}
 }
 
-func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
-	c := newCache()
-	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("2")), newNode("gone"), newNode("again", withVersion("3"))))
-	same, changed, gone, older := get(t, c, "same"), get(t, c, "changed"), get(t, c, "gone"), get(t, c, "again")
-	notes := watching(c)
-	await.Must(t, listed(c, newNode("same", withVersion("1")), newNode("changed", withVersion("9")), newNode("new"),
-		newNode("again", withVersion("8"), withUID("newer"))))
-	checkNames(t, c, "again", "changed", "new", "same")
-	want := []Change{
-		{Before: changed, After: get(t, c, "changed"), Gap: true},
-		{After: get(t, c, "new")},
-		{Before: older, After: get(t, c, "again"), Gap: true},
-		{Before: gone},
-	}
-	if diff := cmp.Diff(want, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
-		t.Errorf("told something else (-want +got):\n%s", diff)
-	}
-	if get(t, c, "same") != same {
-		t.Error("what the list does not change has another record")
-	}
-}
-
 func TestTheCacheHasSyncedWhenSubscribersHaveTheFirstList(t *testing.T) {
 	c := newCache()
 	if c.Name() == "" {

@@ -17,6 +17,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
 
+func TestMain(m *testing.M) { bubble.Main(m) }
+
 // created is when the nodes of these tests were created. A bubble's time begins in the year 2000.
 var created = metav1.Date(1999, time.December, 31, 23, 0, 0, 0, time.UTC)
 

@@ -80,64 +80,6 @@ func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
 	})
 }
 
-func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(
-			newNode("same", withVersion("1")), newNode("tainted", withVersion("2"), withTaints(noExecute("off"))),
-			newNode("gone"), newNode("again", withUID("older"), withVersion("3")))
-		watches := bubble.StreamsOf(client, "nodes")
-		c := New(Config{Client: client, Clock: &timeline.Clock{}})
-		bubble.Run(t, "the cache", c.Run)
-		first := time.Now()
-		notes := watching(c)
-		same, tainted, gone, older := get(t, c, "same"), get(t, c, "tainted"), get(t, c, "gone"), get(t, c, "again")
-
-		nodes := client.CoreV1().Nodes()
-		await.Must(t, nodes.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
-		for _, changed := range []*corev1.Node{
-			newNode("tainted", withVersion("9"), withTaints(noExecute("off"))),
-			newNode("again", withUID("newer"), withVersion("8")),
-		} {
-			_, err := nodes.Update(t.Context(), changed, metav1.UpdateOptions{})
-			await.Must(t, err)
-		}
-		bubble.Pass(time.Second)
-		if got := notes.Take(); got != nil {
-			t.Fatalf("told %v by a watch that brings nothing", got)
-		}
-		watches.Newest().Error(bubble.Expired())
-		bubble.Pass(time.Minute)
-
-		checkNames(t, c, "again", "same", "tainted")
-		want := map[string]Change{
-			"tainted": {Before: tainted, After: get(t, c, "tainted"), Gap: true},
-			"again":   {Before: older, After: get(t, c, "again"), Gap: true},
-			"gone":    {Before: gone},
-		}
-		for _, change := range notes.Take() {
-			if change.Before == nil || want[change.Before.Name] != change {
-				t.Errorf("told %v", change)
-				continue
-			}
-			delete(want, change.Before.Name)
-		}
-		if len(want) > 0 {
-			t.Errorf("not told: %v", want)
-		}
-		if get(t, c, "same") != same {
-			t.Error("what the list does not change has another record")
-		}
-		if got := since(t, c, "tainted", "off"); !got.After(first) {
-			t.Errorf("a taint that may have been set again was first seen before the gap, at %s", got)
-		}
-		watches.Newest().Modify(newNode("tainted", withVersion("10"), withTaints(noExecute("off"))))
-		bubble.Pass(time.Second)
-		if told := notes.Take(); len(told) != 1 || told[0].Gap {
-			t.Errorf("told %v, want one change without a gap", told)
-		}
-	})
-}
-
 func TestAWatchThatIsResumedMissesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fake.NewClientset(newNode("n", withVersion("1")))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -35,6 +34,10 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 		{"a list has some of both", func(c *Cache) error {
 			return listed(c, newPod("a"), newPod("b", onNode("")), newPod("c"))
 		}, []string{"a", "c"}},
+		{"a pod is bound later", func(c *Cache) error {
+			await.Must(t, c.Store().Add(newPod("a", onNode(""))))
+			return c.Store().Update(newPod("a"))
+		}, []string{"a"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -46,19 +49,6 @@ func TestOnlyBoundPodsAreKept(t *testing.T) {
 				t.Errorf("%d notifications, want %d", got, len(test.want))
 			}
 		})
-	}
-}
-
-func TestAPodThatIsBoundLaterIsKeptFromThenOn(t *testing.T) {
-	c := newCache()
-	await.Must(t, c.Store().Add(newPod("a", onNode(""))))
-	notes := watching(c)
-	await.Must(t, c.Store().Update(newPod("a")))
-
-	checkNames(t, c, "a")
-	record := get(t, c, "uid-a")
-	if diff := cmp.Diff([]Change{{After: record}}, notes.Take(), cmp.Comparer(samePointer)); diff != "" {
-		t.Errorf("not reported as a new pod (-want +got):\n%s", diff)
 	}
 }
 
@@ -120,6 +110,7 @@ func TestAnUpdateThatSaysNothingNewChangesNothing(t *testing.T) {
 			notes := watching(c)
 			await.Must(t, c.Store().Update(newPod("a", test.edit)))
 			await.Must(t, listed(c, newPod("a", test.edit)))
+			await.Must(t, c.Store().Resync())
 			if got := notes.Take(); got != nil {
 				t.Errorf("told %v, want nothing", got)
 			}
@@ -199,61 +190,24 @@ func TestAnUpdateThatSaysSomethingNewMakesANewRecordAndOneNotification(t *testin
 	}
 }
 
-func TestSubscribersAreNotifiedOnceTheCacheShowsTheChange(t *testing.T) {
-	c := newCache()
-	var told []string
-	c.Subscribe(func(change Change) {
-		if change.After == nil {
-			_, ok := c.Get(change.Before.UID)
-			told = append(told, fmt.Sprintf("gone %t, %d left", !ok, c.Len()))
-			return
-		}
-		pod, ok := c.Get(change.After.UID)
-		told = append(told, fmt.Sprintf("there %t, %d on its node", ok && pod == change.After, len(c.OnNode(pod.Node))))
-	})
-	await.Must(t, c.Store().Add(newPod("a")))
-	await.Must(t, c.Store().Update(newPod("a", terminating)))
-	await.Must(t, c.Store().Delete(newPod("a", terminating)))
-	want := []string{"there true, 1 on its node", "there true, 1 on its node", "gone true, 0 left"}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
+func TestThatTheDeleteWasAcceptedIsTakenBackByAListAlone(t *testing.T) {
+	mark := func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }
+	update := func(edits ...edit) func(c *Cache) error {
+		return func(c *Cache) error { return c.Store().Update(newPod("a", edits...)) }
 	}
-}
-
-func TestThatTheDeleteWasAcceptedIsNotTakenBackByTheWatch(t *testing.T) {
-	older := newPod("a", withGeneration(2))
-	tests := []struct {
-		name  string
-		event func(c *Cache) error
-	}{
-		{"by an older update", func(c *Cache) error { return c.Store().Update(older) }},
-		{"by an older add", func(c *Cache) error { return c.Store().Add(older) }},
-		{"by an older update that says nothing else", func(c *Cache) error { return c.Store().Update(newPod("a")) }},
-		{"by an older update to another node", func(c *Cache) error { return c.Store().Update(newPod("a", onNode("n2"))) }},
-	}
-	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) {
-			c := newCache()
-			await.Must(t, c.Store().Add(newPod("a")))
-			c.MarkTerminating("uid-a")
-			await.Must(t, test.event(c))
-			if flags := get(t, c, "uid-a").Flags; !flags.Has(Terminating) {
-				t.Errorf("flags %05b, want terminating", flags)
-			}
-			checkNames(t, c, "a")
-		})
-	}
-}
-
-// After etcd was restored from a backup.
-func TestAPodThatDoesNotTerminateAnyMoreIsThereAgain(t *testing.T) {
 	tests := []struct {
 		name       string
 		terminates func(c *Cache) error
 		event      func(c *Cache) error
+		there      bool
 	}{
-		{"by an update", func(c *Cache) error { return c.Store().Update(newPod("a", terminating)) }, func(c *Cache) error { return c.Store().Update(newPod("a")) }},
-		{"by a list", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }, func(c *Cache) error { return listed(c, newPod("a")) }},
+		{"an older update", mark, update(withGeneration(2)), false},
+		{"an older add", mark, func(c *Cache) error { return c.Store().Add(newPod("a", withGeneration(2))) }, false},
+		{"an older update that says nothing else", mark, update(), false},
+		{"an older update to another node", mark, update(onNode("n2")), false},
+		// After etcd was restored from a backup, a pod does not terminate anymore.
+		{"an update, if the watch itself said that it terminates", update(terminating), update(), true},
+		{"a list", mark, func(c *Cache) error { return listed(c, newPod("a")) }, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -264,9 +218,10 @@ func TestAPodThatDoesNotTerminateAnyMoreIsThereAgain(t *testing.T) {
 				t.Fatal("it is there, although it terminates")
 			}
 			await.Must(t, test.event(c))
-			if pod, there := c.There("uid-a"); !there {
-				t.Errorf("flags %08b, want it not to terminate", pod.Flags)
+			if pod, there := c.There("uid-a"); there != test.there {
+				t.Errorf("it is there: %t (flags %08b), want %t", there, pod.Flags, test.there)
 			}
+			checkNames(t, c, "a")
 		})
 	}
 }
@@ -295,102 +250,41 @@ func TestMarkTerminatingMakesANewRecordOnce(t *testing.T) {
 	checkNames(t, c, "a")
 }
 
-func TestMarkTerminatingOfAnUnknownPodMakesNoGhost(t *testing.T) {
-	c := newCache()
-	notes := watching(c)
-	c.MarkTerminating("uid-a")
-	checkNames(t, c)
-
-	await.Must(t, c.Store().Add(newPod("a")))
-	if get(t, c, "uid-a").Flags.Has(Terminating) {
-		t.Error("terminating before it was there")
-	}
-	await.Must(t, c.Store().Delete(newPod("a")))
-	c.MarkTerminating("uid-a")
-	checkNames(t, c)
-	if got := len(notes.Take()); got != 2 {
-		t.Errorf("%d notifications, want that it came and that it went", got)
-	}
-}
-
-func TestTheFirstSightIsKept(t *testing.T) {
+func TestAPodCountsAsSeenFromItsFirstSightOnItsNode(t *testing.T) {
 	tests := []struct {
 		name  string
 		event func(c *Cache) error
+		again bool
 	}{
-		{"over an update", func(c *Cache) error { return c.Store().Update(newPod("a", withGeneration(2))) }},
-		{"over a second add", func(c *Cache) error { return c.Store().Add(newPod("a", withGeneration(2))) }},
-		{"over a list", func(c *Cache) error { return listed(c, newPod("a", withGeneration(2))) }},
-		{"over a mark", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }},
+		{"an update", func(c *Cache) error { return c.Store().Update(newPod("a", withGeneration(2))) }, false},
+		{"a second add", func(c *Cache) error { return c.Store().Add(newPod("a", withGeneration(2))) }, false},
+		{"a list", func(c *Cache) error { return listed(c, newPod("a", withGeneration(2))) }, false},
+		{"a mark", func(c *Cache) error { c.MarkTerminating("uid-a"); return nil }, false},
+		{"an update to another node", func(c *Cache) error { return c.Store().Update(newPod("a", onNode("n2"))) }, true},
+		{"it is gone and comes back", func(c *Cache) error {
+			await.Must(t, c.Store().Delete(newPod("a")))
+			return c.Store().Add(newPod("a"))
+		}, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := newCache()
-				first := time.Now()
+				want := time.Now()
 				await.Must(t, c.Store().Add(newPod("a")))
 				before := get(t, c, "uid-a")
 				bubble.Pass(time.Hour)
 				await.Must(t, test.event(c))
+				if test.again {
+					want = time.Now()
+				}
 				after := get(t, c, "uid-a")
-				if after == before || !after.Seen().Equal(first) {
-					t.Errorf("seen %s, want a new record, seen %s", after.Seen(), first)
+				if after == before || !after.Seen().Equal(want) {
+					t.Errorf("seen %s, want a new record, seen %s", after.Seen(), want)
 				}
 			})
 		})
 	}
-}
-
-func TestAPodIsSeenAgainWhenItComesBackOrOnAnotherNode(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCache()
-		await.Must(t, c.Store().Add(newPod("a")))
-		bubble.Pass(time.Hour)
-		await.Must(t, c.Store().Update(newPod("a", onNode("n2"))))
-		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
-			t.Errorf("on another node seen %s, want now, %s", got, time.Now())
-		}
-		await.Must(t, c.Store().Delete(newPod("a")))
-		bubble.Pass(time.Hour)
-		await.Must(t, c.Store().Add(newPod("a")))
-		if got := get(t, c, "uid-a").Seen(); !got.Equal(time.Now()) {
-			t.Errorf("back again seen %s, want now, %s", got, time.Now())
-		}
-	})
-}
-
-func TestAListRemovesWhatIsGoneAndKeepsWhatIsThere(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := newCache()
-		first := time.Now()
-		await.Must(t, listed(c, newPod("same"), newPod("changed"), newPod("gone", onNode("n3")), newPod("db-0", withUID("older"))))
-		same, changed, gone, older := get(t, c, "uid-same"), get(t, c, "uid-changed"), get(t, c, "uid-gone"), get(t, c, "older")
-		notes := watching(c)
-		bubble.Pass(time.Minute)
-		await.Must(t, listed(c, newPod("same"), newPod("changed", terminating), newPod("new"), newPod("db-0", withUID("newer"))))
-
-		checkNames(t, c, "changed", "db-0", "new", "same")
-		want := []Change{
-			{Before: gone}, {Before: older},
-			{Before: changed, After: get(t, c, "uid-changed")},
-			{After: get(t, c, "uid-new")}, {After: get(t, c, "newer")},
-		}
-		byUID := cmpopts.SortSlices(func(a, b Change) bool { return uidOf(a) < uidOf(b) })
-		if diff := cmp.Diff(want, notes.Take(), byUID, cmp.Comparer(samePointer)); diff != "" {
-			t.Errorf("told something else (-want +got):\n%s", diff)
-		}
-		if get(t, c, "uid-same") != same {
-			t.Error("what the list does not change has another record")
-		}
-		for uid, seen := range map[types.UID]time.Time{"uid-same": first, "uid-changed": first, "uid-new": time.Now(), "newer": time.Now()} {
-			if got := get(t, c, uid).Seen(); !got.Equal(seen) {
-				t.Errorf("%s seen %s, want %s", uid, got, seen)
-			}
-		}
-		if got := c.OnNode("n3"); got != nil {
-			t.Errorf("%v on the node whose pod is gone, want none", got)
-		}
-	})
 }
 
 func uidOf(change Change) types.UID {
@@ -448,17 +342,6 @@ func TestWhatOnNodeReturnsIsTheCallersOwn(t *testing.T) {
 	}
 }
 
-func TestAResyncChangesNothing(t *testing.T) {
-	c := newCache()
-	await.Must(t, c.Store().Add(newPod("a")))
-	notes := watching(c)
-	await.Must(t, c.Store().Resync())
-	checkNames(t, c, "a")
-	if got := notes.Take(); got != nil {
-		t.Errorf("told %v, want nothing", got)
-	}
-}
-
 // The notifications, taken together, result in what the cache shows, whatever happens and in whatever order.
 func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 0))
@@ -467,6 +350,9 @@ func TestTheNotificationsAddUpToTheCache(t *testing.T) {
 	c.Subscribe(func(change Change) {
 		if told[uidOf(change)] != change.Before {
 			t.Errorf("told a change of %s from a record that was not the last one", uidOf(change))
+		}
+		if shown, _ := c.Get(uidOf(change)); shown != change.After {
+			t.Errorf("told a change of %s before the cache shows it", uidOf(change))
 		}
 		if change.After == nil {
 			delete(told, uidOf(change))
@@ -498,7 +384,10 @@ func somethingHappens(random *rand.Rand, c *Cache) error {
 			list = append(list, randomPod(random))
 		}
 		return listed(c, list...)
-	case 1, 2, 3, 4:
+	case 1: // a list that breaks off
+		c.Store().BeginList()
+		return c.Store().Update(pod)
+	case 2, 3, 4:
 		return c.Store().Delete(pod)
 	case 5, 6:
 		c.MarkTerminating(pod.UID)

@@ -31,7 +31,15 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podwire"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/bubble"
 )
+
+func TestMain(m *testing.M) {
+	if mode := os.Getenv(serveEnvironment); mode != "" {
+		serveGenerated(mode)
+	}
+	bubble.Main(m)
+}
 
 // A million pods, more than any cluster is expected to have, and how much memory they may take.
 const (

@@ -5,7 +5,6 @@ package podcache
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -13,7 +12,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes/fake"
 	clienttesting "k8s.io/client-go/testing"
@@ -51,6 +49,19 @@ func TestTheCacheFollowsThePodsOfTheCluster(t *testing.T) {
 		checkNames(t, c, "a", "c", "waiting")
 		if got := len(notes.Take()); got != 3 {
 			t.Errorf("%d notifications, want 3, because the phase is not news", got)
+		}
+		asked := map[string]int{}
+		for _, action := range client.Actions() {
+			verb := action.GetVerb()
+			if asked[verb]++; verb != "list" && verb != "watch" {
+				continue
+			}
+			if fields, namespace := fieldsOf(action), action.GetNamespace(); fields != onlyBound || namespace != metav1.NamespaceAll {
+				t.Errorf("%s of %q in namespace %q, want %q in all", verb, fields, namespace, onlyBound)
+			}
+		}
+		if asked["list"] != 1 || asked["watch"] != 1 {
+			t.Errorf("%v, want one list and one watch", asked)
 		}
 	})
 }
@@ -106,26 +117,6 @@ func TestAListThatIsAskedForBeforeTheFirstIsTheFirst(t *testing.T) {
 	})
 }
 
-func TestOnlyBoundPodsAreAskedFor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		bubble.Run(t, "the cache", New(client, &timeline.Clock{}).Run)
-		asked := map[string]int{}
-		for _, action := range client.Actions() {
-			asked[action.GetVerb()]++
-			if got := fieldsOf(action); got != onlyBound {
-				t.Errorf("%s with field selector %q, want %q", action.GetVerb(), got, onlyBound)
-			}
-			if got := action.GetNamespace(); got != metav1.NamespaceAll {
-				t.Errorf("%s in namespace %q, want all", action.GetVerb(), got)
-			}
-		}
-		if asked["list"] != 1 || asked["watch"] != 1 {
-			t.Errorf("%v, want one list and one watch", asked)
-		}
-	})
-}
-
 func fieldsOf(action clienttesting.Action) string {
 	switch action := action.(type) {
 	case clienttesting.ListAction:
@@ -134,70 +125,6 @@ func fieldsOf(action clienttesting.Action) string {
 		return action.GetWatchRestrictions().Fields.String()
 	}
 	return ""
-}
-
-func TestAListThatFailsIsRepeatedUntilItSucceeds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(newPod("a"))
-		failures := 5
-		client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			failures--
-			return failures >= 0, nil, errors.New("the API server is not there")
-		})
-		c := New(client, &timeline.Clock{})
-		bubble.Run(t, "the cache", c.Run)
-		if c.HasSynced() {
-			t.Error("synced by a list that failed")
-		}
-		bubble.Pass(10 * time.Minute)
-		if !c.HasSynced() {
-			t.Error("not synced ten minutes after the API server came back")
-		}
-		checkNames(t, c, "a")
-	})
-}
-
-func TestAfterAWatchThatExpiredAListSaysWhatWasMissed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset(newPod("kept"), newPod("gone"), newPod("db-0", withUID("older")))
-		broken := watch.NewRaceFreeFake()
-		unused := true
-		client.PrependWatchReactor("pods", func(clienttesting.Action) (bool, watch.Interface, error) {
-			first := unused
-			unused = false
-			return first, broken, nil
-		})
-		c := New(client, &timeline.Clock{})
-		begin := time.Now()
-		bubble.Run(t, "the cache", c.Run)
-		checkNames(t, c, "db-0", "gone", "kept")
-		kept := get(t, c, "uid-kept")
-		c.MarkTerminating("older")
-		bubble.Pass(time.Hour)
-
-		// The broken watch brings none of this.
-		pods := client.CoreV1().Pods("default")
-		await.Must(t, pods.Delete(t.Context(), "gone", metav1.DeleteOptions{}))
-		await.Must(t, pods.Delete(t.Context(), "db-0", metav1.DeleteOptions{}))
-		_, err := pods.Create(t.Context(), newPod("db-0", withUID("newer")), metav1.CreateOptions{})
-		await.Must(t, err)
-		synctest.Wait()
-		checkNames(t, c, "db-0", "gone", "kept")
-
-		broken.Error(bubble.Expired())
-		bubble.Pass(time.Minute)
-		checkNames(t, c, "db-0", "kept")
-		if get(t, c, "newer").Flags.Has(Terminating) {
-			t.Error("the replacement inherited that its predecessor terminates")
-		}
-		if got := get(t, c, "uid-kept"); got != kept || !got.Seen().Equal(begin) {
-			t.Errorf("the pod that is still there has another record, seen %s, want %s", got.Seen(), begin)
-		}
-
-		await.Must(t, pods.Delete(t.Context(), "kept", metav1.DeleteOptions{}))
-		synctest.Wait()
-		checkNames(t, c, "db-0")
-	})
 }
 
 func TestAStreamedListIsKeptWhileItArrives(t *testing.T) {
@@ -266,37 +193,6 @@ func TestAPodThatLooksLikeTheEndOfTheListEndsItNot(t *testing.T) {
 			t.Error("not synced when the stream of the list ended")
 		}
 		checkNames(t, c, "a", "b")
-	})
-}
-
-func TestAListThatBreaksOffTakesNothingAway(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		client := fake.NewClientset()
-		streams := bubble.StreamsOf(client, "pods")
-		newest := streams.Newest
-		c := New(bubble.Streaming(client), &timeline.Clock{})
-		bubble.Run(t, "the cache", c.Run)
-		newest().Add(newPod("a"))
-		newest().Add(newPod("b"))
-		newest().Action(watch.Bookmark, endOfList())
-		bubble.Pass(time.Second)
-		checkNames(t, c, "a", "b")
-
-		newest().Error(bubble.Expired()) // the next watch begins with a list
-		bubble.Pass(5 * time.Second)
-		newest().Add(newPod("b"))
-		newest().Add(newPod("c"))
-		newest().Error(bubble.Expired())
-		bubble.Pass(5 * time.Second)
-		checkNames(t, c, "a", "b", "c")
-
-		newest().Add(newPod("b"))
-		newest().Action(watch.Bookmark, endOfList())
-		bubble.Pass(time.Second)
-		checkNames(t, c, "b")
-		if streams.Len() != 3 {
-			t.Errorf("%d watches, want 3", streams.Len())
-		}
 	})
 }
 

@@ -85,28 +85,14 @@ func (s apiServer) handler(t *testing.T) http.Handler {
 	mux := http.NewServeMux()
 	answer := func(pattern string, object runtime.Object, kind string) {
 		wire := s.encode(t, object, kind)
-		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Query().Get("watch") != "" {
-				s.serveWatch(t, w)
-				return
-			}
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", s.contentType)
 			_, _ = w.Write(wire)
 		})
 	}
 	answer("/api/v1/namespaces/default/pods/db-0", fullPod(), "Pod")
 	answer("/api/v1/namespaces/default/pods/db-0/status", fullPod(), "Pod")
-	answer("GET /api/v1/pods", &corev1.PodList{
-		ListMeta: metav1.ListMeta{ResourceVersion: "50", Continue: "more", RemainingItemCount: new(int64(9))},
-		Items:    []corev1.Pod{*fullPod(), *fullPod()},
-	}, "PodList")
-	answer("/api/v1/nodes/n1", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: map[string]string{"zone": "a"}}}, "Node")
-	gone := s.encode(t, &apierrors.NewNotFound(corev1.Resource("pods"), "gone").ErrStatus, "Status")
-	mux.HandleFunc("/api/v1/namespaces/default/pods/gone", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", s.contentType)
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = w.Write(gone)
-	})
+	mux.HandleFunc("GET /api/v1/pods", func(w http.ResponseWriter, _ *http.Request) { s.serveWatch(t, w) })
 	return mux
 }
 
@@ -161,22 +147,6 @@ func checkPod(t *testing.T, how string, got *corev1.Pod, err error, want *corev1
 	}
 }
 
-func TestAListHasItsMetadata(t *testing.T) {
-	for _, server := range []apiServer{inProtobuf, inJSON} {
-		got, err := server.client(t).CoreV1().Pods("").List(t.Context(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := metav1.ListMeta{ResourceVersion: "50", Continue: "more", RemainingItemCount: new(int64(9))}
-		if diff := cmp.Diff(want, got.ListMeta); diff != "" || len(got.Items) != 2 {
-			t.Errorf("%d pods, want 2; list (-want +got):\n%s", len(got.Items), diff)
-		}
-		if got.Items[1].Name != "db-0" {
-			t.Errorf("pod %q", got.Items[1].Name)
-		}
-	}
-}
-
 func TestAWatchBringsPodsBookmarksAndErrors(t *testing.T) {
 	for _, server := range []apiServer{inProtobuf, inJSON} {
 		t.Run(server.contentType, func(t *testing.T) {
@@ -201,17 +171,6 @@ func TestAWatchBringsPodsBookmarksAndErrors(t *testing.T) {
 				t.Errorf("then %v, want that the version is too old", err)
 			}
 		})
-	}
-}
-
-func TestOtherAnswersAreReadAsEver(t *testing.T) {
-	client := inProtobuf.client(t)
-	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
-	if err != nil || node.Labels["zone"] != "a" {
-		t.Errorf("node %v, %v", node, err)
-	}
-	if _, err := client.CoreV1().Pods("default").Get(t.Context(), "gone", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-		t.Errorf("error %v, want the API server's own", err)
 	}
 }
 
@@ -272,25 +231,5 @@ func TestWhatWasReadStaysWhenTheNextIsRead(t *testing.T) {
 		if err != nil || read.(*corev1.Pod).Name != want {
 			t.Errorf("%s became %v, %v", want, read, err)
 		}
-	}
-}
-
-func BenchmarkEvent(b *testing.B) {
-	wire := encodedEvent(b, "MODIFIED", golden(b, "core.v1.Pod.pb")[0])
-	for name, from := range map[string]runtime.NegotiatedSerializer{"ordinary": ordinary(), "trimmed": ours()} {
-		b.Run(name, func(b *testing.B) {
-			object, event := serializers(b, from)
-			b.SetBytes(int64(len(wire)))
-			b.ReportAllocs()
-			for b.Loop() {
-				var got metav1.WatchEvent
-				if _, _, err := event.Decode(wire, nil, &got); err != nil {
-					b.Fatal(err)
-				}
-				if _, _, err := object.Decode(got.Object.Raw, nil, nil); err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
 	}
 }

@@ -6,10 +6,12 @@ package stage
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"testing/synctest"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
@@ -111,4 +113,21 @@ func TestWhatFeedsTheLeaderEndsAfterIt(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestQuietErrorsAreWrittenOnlyAtLevelOne(t *testing.T) {
+	for level, want := range [][]string{
+		{`"level"=0 "msg"="said" "controller"="c"`},
+		{`"level"=0 "msg"="said" "controller"="c"`, `"level"=1 "msg"="Reconciler error" "controller"="c" "node"="n" "error"="refused"`},
+	} {
+		var lines []string
+		log := funcr.New(func(_, line string) { lines = append(lines, line) }, funcr.Options{Verbosity: level})
+		log = QuietErrors(log).WithName("name").WithValues("controller", "c")
+		log.Info("said")
+		log.Error(errors.New("refused"), "Reconciler error", "node", "n")
+		if !slices.Equal(lines, want) {
+			t.Errorf("at level %d it writes %q, want %q", level, lines, want)
+		}
+	}
+	QuietErrors(logr.Discard()).Error(errors.New("refused"), "Reconciler error")
 }

@@ -252,19 +252,6 @@ func taskOf(cluster *state.Cluster, name string) cliv1alpha1.CheckedTask {
 	return tasks[slices.IndexFunc(tasks, func(task cliv1alpha1.CheckedTask) bool { return task.Task == name })]
 }
 
-func TestSignsAreToldInSentences(t *testing.T) {
-	got := taskOf(clusterWith(taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll, evicted("kube-controller-manager", time.Minute)), "eviction").Signs
-	want := []string{
-		"The eviction clock in namespace kube-system is fresh: it was last renewed at 2026-11-22T08:59:55Z.",
-		"Lease kube-system/taintkeeper is held by replica-1, which runs eviction, node-taint-rule.",
-		"Pod default/process runs kube-controller-manager with this task enabled.",
-		"Lease kube-system/kube-controller-manager is held by replica-1.",
-	}
-	if !slices.Equal(got, want) {
-		t.Errorf("the signs are %q, want %q", got, want)
-	}
-}
-
 func TestTheBacklogOfTheBuiltInIsReported(t *testing.T) {
 	for name, test := range map[string]struct {
 		until, spared string

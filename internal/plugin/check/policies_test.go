@@ -40,32 +40,6 @@ func withLabel(key string, value v1alpha1.LabelValue) *v1alpha1.Selector {
 	return &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{key: value}}
 }
 
-func TestAPolicyWithAnUnknownKeyIsFound(t *testing.T) {
-	for name, test := range map[string]struct {
-		key  string
-		want is
-	}{
-		"a key that Kubernetes sets": {"node.kubernetes.io/unreachable", nothing},
-		"a typing error":             {"node.kubernetes.io/unreachible", warningThat("spec.taints[0]: the key")},
-		"a key that a node has":      {"dedicated", nothing},
-		"a key that no node has":     {"maintenance", infoThat("spec.taints[0]: no node has a taint with the key maintenance")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: test.key}} })
-			cluster.Nodes[0].Spec.Taints = node("n", "dedicated:NoSchedule").Spec.Taints
-			test.want.compare(t, found(t, "policy-unknown-key", cluster))
-		})
-	}
-}
-
-func TestAPolicyThatSelectsNothingHasNoOtherFinding(t *testing.T) {
-	cluster := evicting(func(s *v1alpha1.EvictionPolicySpec) {
-		s.Action, s.PodSelector = v1alpha1.ActionHold, withLabel("app", "wbe")
-	})
-	warningThat("match no pod").compare(t, found(t, "policy-selects-nothing", cluster))
-	nothing.compare(t, found(t, "policy-holds-without-end", cluster))
-}
-
 func TestAPolicyThatSelectsNothingIsFound(t *testing.T) {
 	type spec = v1alpha1.EvictionPolicySpec
 	for name, test := range map[string]struct {
@@ -158,28 +132,6 @@ func TestABudgetThatCanNeverAllowIsFound(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			test.want.compare(t, found(t, "policy-blocked-budget", evicting(test.change, test.budget)))
-		})
-	}
-}
-
-func TestSeveralBudgetsOfAPodAreFound(t *testing.T) {
-	type spec = v1alpha1.EvictionPolicySpec
-	one := maxUnavailable(intstr.FromInt32(1))
-	other := budgetThat("c", func(*policyv1.PodDisruptionBudgetSpec) {})
-	deadline := func(s *spec) { s.Deadline = &metav1.Duration{Duration: time.Hour} }
-	const which = ": 2 pods, PodDisruptionBudgets default/b, default/c."
-	for name, test := range map[string]struct {
-		change  func(*spec)
-		budgets []*policyv1.PodDisruptionBudget
-		want    is
-	}{
-		"one":        {nil, []*policyv1.PodDisruptionBudget{one}, nothing},
-		"two":        {nil, []*policyv1.PodDisruptionBudget{one, other}, warningThat("so they stay as long as they are ready" + which)},
-		"a deadline": {deadline, []*policyv1.PodDisruptionBudget{one, other}, warningThat("so they stay until the deadline" + which)},
-		"Hold":       {func(s *spec) { s.Action = v1alpha1.ActionHold }, []*policyv1.PodDisruptionBudget{one, other}, nothing},
-	} {
-		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "policy-several-budgets", evicting(test.change, test.budgets...)))
 		})
 	}
 }

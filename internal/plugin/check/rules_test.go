@@ -62,9 +62,11 @@ func (want is) compare(t *testing.T, findings []cliv1alpha1.CheckFinding) {
 	}
 }
 
-func errorThat(words string) is   { return is{severity: cliv1alpha1.SeverityError, words: words} }
+func errorThat(words string) is { return is{severity: cliv1alpha1.SeverityError, words: words} }
+
 func warningThat(words string) is { return is{severity: cliv1alpha1.SeverityWarning, words: words} }
-func infoThat(words string) is    { return is{severity: cliv1alpha1.SeverityInfo, words: words} }
+
+func infoThat(words string) is { return is{severity: cliv1alpha1.SeverityInfo, words: words} }
 
 func node(name string, specs ...string) *corev1.Node {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
@@ -110,8 +112,6 @@ func labeled(key, value string) func(*corev1.Pod) {
 
 func static(pod *corev1.Pod) { pod.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }
 
-func finished(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-
 func on(node string) func(*corev1.Pod) { return func(pod *corev1.Pod) { pod.Spec.NodeName = node } }
 
 func critical(pod *corev1.Pod) { pod.Spec.PriorityClassName = "system-node-critical" }
@@ -135,26 +135,6 @@ var (
 	// defaults are the tolerations that the admission plugin DefaultTolerationSeconds adds.
 	defaults = tolerating(forSeconds(notReady, 300), forSeconds(unreachable, 300))
 )
-
-func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
-	for name, test := range map[string]struct {
-		nodes []*corev1.Node
-		pods  []*corev1.Pod
-		want  is
-	}{
-		"a NoExecute taint without timeAdded":        {[]*corev1.Node{node("n", "k=v:NoExecute")}, nil, warningThat("no timeAdded on 1 node,")},
-		"on many nodes, which is one finding":        {[]*corev1.Node{node("m", "k:NoExecute"), node("n", "k:NoExecute")}, nil, warningThat("on 2 nodes")},
-		"a NoExecute taint with timeAdded":           {[]*corev1.Node{node("n", "k=v:NoExecute since 8:00")}, nil, nothing},
-		"another effect, whose instant says nothing": {[]*corev1.Node{node("n", "k=v:NoSchedule")}, nil, nothing},
-		"a pod tolerates it for a while":             {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, warningThat("no timeAdded on 1 node,")},
-		"no pod tolerates it for a while":            {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p"), pod("q", tolerating(everything))}, nothing},
-		"a pod on another node does":                 {[]*corev1.Node{node("m", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, nothing},
-	} {
-		t.Run(name, func(t *testing.T) {
-			test.want.compare(t, found(t, "no-time-added", &state.Cluster{Nodes: test.nodes, Pods: test.pods}))
-		})
-	}
-}
 
 func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 	const noExecute, noSchedule = corev1.TaintEffectNoExecute, corev1.TaintEffectNoSchedule
@@ -218,96 +198,6 @@ func TestATolerationThatIsNotWhatItSeemsIsFound(t *testing.T) {
 	}
 }
 
-func TestWithoutNodesItIsNotKnownWhetherAKeyIsUsed(t *testing.T) {
-	nothing.compare(t, found(t, "unknown-key", pods(pod("p", tolerating(corev1.Toleration{Key: "maintenance", Operator: "Exists"})))))
-}
-
-func TestATolerationIsReportedOncePerOwnerWithItsPods(t *testing.T) {
-	zero := tolerating(forSeconds(unreachable, 0))
-	findings := found(t, "no-seconds", pods(
-		pod("d", zero), pod("c", zero), pod("b", zero), pod("a", zero), pod("e", defaults), pod("f", zero, finished),
-		pod("other", zero, ownedBy("StatefulSet", "db")),
-	))
-	if len(findings) != 2 {
-		t.Fatalf("found %+v, want one for each owner", findings)
-	}
-	web := findings[0]
-	if web.Object != (cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Namespace: "default"}) || web.Count != 4 || !slices.Equal(web.Examples, []string{"a", "b", "c"}) {
-		t.Errorf("found %+v, want 4 pods of Deployment web, a, b and c for example", web)
-	}
-}
-
-func TestADaemonSetIsFoundThatACommonTaintTakesAway(t *testing.T) {
-	daemon := ownedBy("DaemonSet", "cni")
-	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		want is
-	}{
-		"with what its controller adds alone":      {pod("p", daemon, tolerating(notReady, unreachable)), infoThat("node.kubernetes.io/out-of-service:NoExecute, or a NoExecute taint that its tolerations do not name")},
-		"when it is critical":                      {pod("p", daemon, critical, tolerating(notReady, unreachable)), warningThat("out-of-service")},
-		"by priority alone":                        {pod("p", daemon, func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_001_000)) }, tolerating(notReady, unreachable)), warningThat("out-of-service")},
-		"when it tolerates everything":             {pod("p", daemon, critical, tolerating(everything)), nothing},
-		"when it tolerates every NoExecute taint":  {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
-		"when it tolerates NoSchedule alone":       {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), warningThat("not-ready:NoExecute, or node.kubernetes.io/unreachable:NoExecute, or")},
-		"when it tolerates everything for a while": {pod("p", daemon, critical, tolerating(forSeconds(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"}, 60))), warningThat("not-ready")},
-		"a Deployment may leave":                   {pod("p", critical), nothing},
-	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "daemonset-leaves", pods(test.pod))) })
-	}
-}
-
-func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
-	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		want is
-	}{
-		"a kube-apiserver in a Deployment":  {pod("p", labeled("component", "kube-apiserver"), defaults), warningThat("out-of-service")},
-		"whatever has the tier's label":     {pod("p", labeled("tier", "control-plane"), defaults), warningThat("out-of-service")},
-		"a static pod stays":                {pod("p", labeled("component", "kube-apiserver"), static), nothing},
-		"Taintkeeper tolerates every taint": {pod("p", labeled("app.kubernetes.io/name", "taintkeeper"), tolerating(forSeconds(unreachable, 30), corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
-		"a workload of a user":              {pod("p", defaults), nothing},
-		"a DaemonSet has a rule of its own": {pod("p", labeled("component", "kube-scheduler"), ownedBy("DaemonSet", "s")), nothing},
-	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "control-plane-leaves", pods(test.pod))) })
-	}
-}
-
-func TestAWorkloadThatToleratesUnreachableIndefinitelyIsFound(t *testing.T) {
-	for name, test := range map[string]struct {
-		pod  *corev1.Pod
-		want is
-	}{
-		"by name":                            {pod("p", tolerating(unreachable)), warningThat("{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute}")},
-		"with everything":                    {pod("p", tolerating(everything)), warningThat("toleration {operator: Exists}")},
-		"not-ready alone":                    {pod("p", tolerating(notReady, forSeconds(unreachable, 300))), warningThat("Its pods are not replaced while their node is not ready, because of toleration {key: node.kubernetes.io/not-ready")},
-		"for a while":                        {pod("p", defaults), nothing},
-		"for a while, the rest indefinitely": {pod("p", tolerating(forSeconds(unreachable, 300), forSeconds(notReady, 300), everything)), nothing},
-		"not at all":                         {pod("p"), nothing},
-		"NoSchedule alone":                   {pod("p", tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), nothing},
-		"a DaemonSet goes with its nodes":    {pod("p", ownedBy("DaemonSet", "d"), tolerating(unreachable)), nothing},
-		"nobody replaces a bare pod":         {pod("p", alone, tolerating(unreachable)), nothing},
-		"a static pod":                       {pod("p", ownedBy("Node", "n"), static, tolerating(everything)), nothing},
-	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "unreachable-indefinitely", pods(test.pod))) })
-	}
-}
-
-func TestASingleReplicaIsFoundThatWaitsForTheDefaultTime(t *testing.T) {
-	for name, test := range map[string]struct {
-		pods []*corev1.Pod
-		want is
-	}{
-		"one replica with the defaults":          {[]*corev1.Pod{pod("p", defaults)}, infoThat("waits the default 300 s")},
-		"one runs and one has finished":          {[]*corev1.Pod{pod("p", defaults), pod("q", defaults, finished)}, infoThat("waits")},
-		"two replicas":                           {[]*corev1.Pod{pod("p", defaults), pod("q", defaults)}, nothing},
-		"one replica with a time that is chosen": {[]*corev1.Pod{pod("p", tolerating(forSeconds(unreachable, 30)))}, nothing},
-		"a Job may wait":                         {[]*corev1.Pod{pod("p", ownedBy("Job", "j"), defaults)}, nothing},
-		"nobody replaces a bare pod":             {[]*corev1.Pod{pod("p", alone, defaults)}, nothing},
-	} {
-		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "single-replica", pods(test.pods...))) })
-	}
-}
-
 func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 	selecting := func(value string, allowed int32) *policyv1.PodDisruptionBudget {
 		return &policyv1.PodDisruptionBudget{
@@ -348,23 +238,22 @@ func TestABudgetIsFoundThatDoesNotKeepWhatItPromises(t *testing.T) {
 	}
 }
 
-func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
-	type spec = v1alpha1.EvictionPolicySpec
-	broken := warningThat("It covers 2 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")
+func TestATaintWithoutTimeAddedIsFound(t *testing.T) {
 	for name, test := range map[string]struct {
-		change func(*spec)
-		want   is
+		nodes []*corev1.Node
+		pods  []*corev1.Pod
+		want  is
 	}{
-		"Evict":              {nil, nothing},
-		"Evict, other pods":  {func(s *spec) { s.PodSelector = withLabel("app", "db") }, broken},
-		"Evict, some taints": {func(s *spec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "k"}} }, broken},
-		"Delete":             {func(s *spec) { s.Action = v1alpha1.ActionDelete }, broken},
-		"a dry run":          {func(s *spec) { s.DryRun = true }, broken},
+		"a NoExecute taint without timeAdded":        {[]*corev1.Node{node("n", "k=v:NoExecute")}, nil, warningThat("no timeAdded on 1 node,")},
+		"on many nodes, which is one finding":        {[]*corev1.Node{node("m", "k:NoExecute"), node("n", "k:NoExecute")}, nil, warningThat("on 2 nodes")},
+		"a NoExecute taint with timeAdded":           {[]*corev1.Node{node("n", "k=v:NoExecute since 8:00")}, nil, nothing},
+		"another effect, whose instant says nothing": {[]*corev1.Node{node("n", "k=v:NoSchedule")}, nil, nothing},
+		"a pod tolerates it for a while":             {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, warningThat("no timeAdded on 1 node,")},
+		"no pod tolerates it for a while":            {[]*corev1.Node{node("n", "k:NoExecute")}, []*corev1.Pod{pod("p"), pod("q", tolerating(everything))}, nothing},
+		"a pod on another node does":                 {[]*corev1.Node{node("m", "k:NoExecute")}, []*corev1.Pod{pod("p", tolerating(forSeconds(everything, 60)))}, nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
-			budget := maxUnavailable(intstr.FromInt32(1))
-			budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}
-			test.want.compare(t, found(t, "budget-false-comfort", evicting(test.change, budget)))
+			test.want.compare(t, found(t, "no-time-added", &state.Cluster{Nodes: test.nodes, Pods: test.pods}))
 		})
 	}
 }
@@ -391,40 +280,63 @@ func TestTolerationsThatKubernetesAddsToATemplateCount(t *testing.T) {
 	}
 }
 
-func TestPodsSayMoreThanTheirTemplate(t *testing.T) {
-	cluster := pods(pod("p", defaults), pod("q", defaults))
-	cluster.Workloads = []state.WorkloadTemplate{{CheckedObject: cliv1alpha1.CheckedObject{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "web"}, Namespace: "default"}, Replicas: 1, Pod: pod("web", alone)}}
-	nothing.compare(t, found(t, "single-replica", cluster))
-}
-
-func TestAReportCountsAndTellsTheWorstFirst(t *testing.T) {
-	cluster := pods(pod("p", defaults), pod("q", ownedBy("StatefulSet", "s"), tolerating(corev1.Toleration{Key: "k", Operator: "Exists", Value: "v"})), pod("r", ownedBy("StatefulSet", "r"), tolerating(unreachable)))
-	cluster.Unknown = []state.Unknown{{Resource: "leases", Says: "You may not list leases."}}
-	report := check.Make(cluster, check.Rules(), "", now)
-	var severities []cliv1alpha1.Severity
-	for i := range report.Findings {
-		severities = append(severities, report.Findings[i].Severity)
-	}
-	if !slices.Equal(severities, []cliv1alpha1.Severity{"Error", "Warning", "Info"}) {
-		t.Errorf("the findings are %v", severities)
-	}
-	want := cliv1alpha1.CheckSummary{Errors: 1, Warnings: 1, Infos: 1, Pods: 3, Workloads: 3}
-	if report.Summary != want || !slices.Equal(report.Notes, cluster.Notes()) {
-		t.Errorf("the summary is %+v, the notes are %q", report.Summary, report.Notes)
+func TestABudgetKeepsItsPromiseWherePoliciesAskIt(t *testing.T) {
+	type spec = v1alpha1.EvictionPolicySpec
+	broken := warningThat("It covers 2 pods and allows 1 disruption, but a NoExecute taint on node n alone evicts 2.")
+	for name, test := range map[string]struct {
+		change func(*spec)
+		want   is
+	}{
+		"Evict":              {nil, nothing},
+		"Evict, other pods":  {func(s *spec) { s.PodSelector = withLabel("app", "db") }, broken},
+		"Evict, some taints": {func(s *spec) { s.Taints = []v1alpha1.EvictionPolicyTaint{{Key: "k"}} }, broken},
+		"Delete":             {func(s *spec) { s.Action = v1alpha1.ActionDelete }, broken},
+		"a dry run":          {func(s *spec) { s.DryRun = true }, broken},
+	} {
+		t.Run(name, func(t *testing.T) {
+			budget := maxUnavailable(intstr.FromInt32(1))
+			budget.Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ObservedGeneration: 1}
+			test.want.compare(t, found(t, "budget-false-comfort", evicting(test.change, budget)))
+		})
 	}
 }
 
-func TestANamespaceLeavesOutOthersButNotWhatIsInNone(t *testing.T) {
-	zero := tolerating(forSeconds(unreachable, 0))
-	cluster := pods(pod("p", zero), pod("q", zero, func(p *corev1.Pod) { p.Namespace = "other" }))
-	cluster.Nodes = []*corev1.Node{node("n", "k:NoExecute")}
-	cluster.Pods[0].Spec.Tolerations = append(cluster.Pods[0].Spec.Tolerations, forSeconds(everything, 60))
-	var told []string
-	for _, finding := range check.Make(cluster, check.Rules(), "other", now).Findings {
-		told = append(told, finding.Rule+" "+finding.Object.Namespace)
+func TestADaemonSetIsFoundThatACommonTaintTakesAway(t *testing.T) {
+	daemon := ownedBy("DaemonSet", "cni")
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want is
+	}{
+		"with what its controller adds alone":      {pod("p", daemon, tolerating(notReady, unreachable)), infoThat("node.kubernetes.io/out-of-service:NoExecute, or a NoExecute taint that its tolerations do not name")},
+		"when it is critical":                      {pod("p", daemon, critical, tolerating(notReady, unreachable)), warningThat("out-of-service")},
+		"by priority alone":                        {pod("p", daemon, func(p *corev1.Pod) { p.Spec.Priority = new(int32(2_000_001_000)) }, tolerating(notReady, unreachable)), warningThat("out-of-service")},
+		"when it tolerates everything":             {pod("p", daemon, critical, tolerating(everything)), nothing},
+		"when it tolerates every NoExecute taint":  {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
+		"when it tolerates NoSchedule alone":       {pod("p", daemon, critical, tolerating(corev1.Toleration{Operator: "Exists", Effect: "NoSchedule"})), warningThat("not-ready:NoExecute, or node.kubernetes.io/unreachable:NoExecute, or")},
+		"when it tolerates everything for a while": {pod("p", daemon, critical, tolerating(forSeconds(corev1.Toleration{Operator: "Exists", Effect: "NoExecute"}, 60))), warningThat("not-ready")},
+		"a Deployment may leave":                   {pod("p", critical), nothing},
+	} {
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "daemonset-leaves", pods(test.pod))) })
 	}
-	if !slices.Equal(told, []string{"no-time-added ", "no-seconds other"}) {
-		t.Errorf("the findings are %q", told)
+}
+
+func TestWithoutNodesItIsNotKnownWhetherAKeyIsUsed(t *testing.T) {
+	nothing.compare(t, found(t, "unknown-key", pods(pod("p", tolerating(corev1.Toleration{Key: "maintenance", Operator: "Exists"})))))
+}
+
+func TestAPartOfTheControlPlaneThatACommonTaintEvictsIsFound(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod  *corev1.Pod
+		want is
+	}{
+		"a kube-apiserver in a Deployment":  {pod("p", labeled("component", "kube-apiserver"), defaults), warningThat("out-of-service")},
+		"whatever has the tier's label":     {pod("p", labeled("tier", "control-plane"), defaults), warningThat("out-of-service")},
+		"a static pod stays":                {pod("p", labeled("component", "kube-apiserver"), static), nothing},
+		"Taintkeeper tolerates every taint": {pod("p", labeled("app.kubernetes.io/name", "taintkeeper"), tolerating(forSeconds(unreachable, 30), corev1.Toleration{Operator: "Exists", Effect: "NoExecute"})), nothing},
+		"a workload of a user":              {pod("p", defaults), nothing},
+		"a DaemonSet has a rule of its own": {pod("p", labeled("component", "kube-scheduler"), ownedBy("DaemonSet", "s")), nothing},
+	} {
+		t.Run(name, func(t *testing.T) { test.want.compare(t, found(t, "control-plane-leaves", pods(test.pod))) })
 	}
 }
 

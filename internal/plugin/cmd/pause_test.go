@@ -34,6 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/policies"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 var now = time.Date(2026, time.November, 22, 9, 0, 0, 0, time.UTC)
@@ -197,63 +198,94 @@ func (s *pauseScene) fails(verb string, err error) {
 	})
 }
 
-func TestPauseHoldsEverythingUntilResume(t *testing.T) {
-	s := newScene(t)
-	s.want(s.pause("network", "is", "down"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.
-`)
-	s.wantPolicies("pause")
-	s.want(s.resume(), `evictionpolicy.taintkeeper.dev/pause deleted
-1 pod leaves at once.
-`)
-	s.wantPolicies()
-}
-
-func TestPauseHoldsWhatIsSelected(t *testing.T) {
-	const created = "evictionpolicy.taintkeeper.dev/pause created\n"
+func TestPauseSaysWhatItHoldsAndWhatLeavesAfterIt(t *testing.T) {
+	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
+	const (
+		created = "evictionpolicy.taintkeeper.dev/pause created\n"
+		none    = " and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"
+		one     = ", 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.\n"
+	)
 	for name, test := range map[string]struct {
-		args []string
-		want string
+		policies []runtime.Object
+		before   func(*pauseScene)
+		args     []string
+		want     string // a part of what is printed
+		left     []string
 	}{
-		"a namespace":              {[]string{"x", "-n", "ml"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
-		"labels":                   {[]string{"x", "-l", "app in (web,job)"}, "It selects 2 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.\n"},
-		"other labels":             {[]string{"x", "-l", "app!=web,app"}, "It selects 3 pods and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
-		"nodes":                    {[]string{"x", "--node-selector", "state=calm"}, "It selects 1 pod and holds none now; pods that become due stay until you run 'kubectl taintkeeper resume pause'.\n"},
-		"a namespace without pods": {[]string{"x", "-n", "empty"}, "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n"},
+		"everything":               {args: []string{"network", "is", "down"}, want: created + "It selects 4 pods" + one, left: []string{"pause"}},
+		"a namespace":              {args: []string{"x", "-n", "ml"}, want: created + "It selects 1 pod" + none, left: []string{"pause"}},
+		"labels":                   {args: []string{"x", "-l", "app in (web,job)"}, want: "It selects 2 pods" + one, left: []string{"pause"}},
+		"other labels":             {args: []string{"x", "-l", "app!=web,app"}, want: "It selects 3 pods" + none, left: []string{"pause"}},
+		"nodes":                    {args: []string{"x", "--node-selector", "state=calm"}, want: "It selects 1 pod" + none, left: []string{"pause"}},
+		"a namespace without pods": {args: []string{"x", "-n", "empty"}, want: "Warning: it selects no pods, so it holds nothing: check --namespace, --selector and --node-selector, and remove it with 'kubectl taintkeeper resume pause'.\n", left: []string{"pause"}},
+		"no such namespace":        {args: []string{"network", "-n", "shpo"}, want: "error: nothing is paused: there is no namespace \"shpo\"\n"},
+		// leaving and status count it as due: the DaemonSet controller deletes it, whatever policies say.
+		"a pod that no policy can hold does not count": {
+			before: func(s *pauseScene) {
+				agent := pausePod("shop", "agent", "tainted")
+				agent.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: new(true)}}
+				await.Must(s.T, s.objects.Tracker().Add(agent))
+			},
+			args: []string{"x"}, want: "It selects 5 pods" + one, left: []string{"pause"},
+		},
+		"other policies go on holding": {
+			policies: []runtime.Object{foreign("databases")}, args: []string{"x"}, left: []string{"databases", "pause"},
+			want: "'kubectl taintkeeper resume pause'; then no pod leaves: EvictionPolicies still hold 1 pod.\n",
+		},
+		"it takes the first name that is free": {
+			policies: []runtime.Object{foreign("pause"), made("pause-2", "network")}, args: []string{"again", "-o", "name"},
+			want: "evictionpolicy.taintkeeper.dev/pause-3\n", left: []string{"pause", "pause-2", "pause-3"},
+		},
+		"Taintkeeper does not confirm it": {
+			before: func(s *pauseScene) {
+				s.policies.PrependReactor("create", "evictionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured).SetGeneration(1)
+					return false, nil, nil
+				})
+			},
+			args: []string{"x"}, left: []string{"pause"},
+			want: "\nWarning: Taintkeeper has not confirmed the pause within 0s, so pods may still leave: ",
+		},
+		"what it holds cannot be read": {
+			before: func(s *pauseScene) {
+				s.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
+				})
+			},
+			args: []string{"x"}, want: created + "Cannot tell which pods this concerns: list pods: ", left: []string{"pause"},
+		},
+		"the built-in goes on evicting": {
+			before: func(s *pauseScene) {
+				clock := corev1.SchemeGroupVersion.WithResource("serviceaccounts")
+				await.Must(s.T, s.objects.Tracker().Delete(clock, metav1.NamespaceSystem, v1alpha1.EvictionClock))
+				await.Must(s.T, s.objects.Tracker().Add(&corev1.Event{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"},
+					Reason:     v1alpha1.EventEviction, LastTimestamp: metav1.NewTime(now),
+				}))
+			},
+			args: []string{"x"}, left: []string{"pause"},
+			want: "\nWarning: the built-in controller evicts too, and only ValidatingAdmissionPolicy taintkeeper-held of ",
+		},
+		"policies are not installed": {
+			before: func(s *pauseScene) { s.fails("create", apierrors.NewNotFound(resource, "")) }, args: []string{"x"},
+			want: "error: create an EvictionPolicy: the API server test does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml\n",
+		},
+		"a right is missing": {
+			before: func(s *pauseScene) { s.fails("create", apierrors.NewForbidden(resource, "pause", nil)) }, args: []string{"x"},
+			want: ": ask for the right to create evictionpolicies\n",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newScene(t)
-			s.want(s.pause(test.args...), created+test.want)
+			s := newScene(t, test.policies...)
+			if test.before != nil {
+				test.before(s)
+			}
+			if got := s.pause(test.args...); !strings.Contains(got, test.want) {
+				t.Errorf("printed\n%s\nwant\n%s", got, test.want)
+			}
+			s.wantPolicies(test.left...)
 		})
 	}
-}
-
-// leaving and status count it as due: the DaemonSet controller deletes it, whatever policies say.
-func TestAPauseDoesNotCountPodsThatNoPolicyCanHold(t *testing.T) {
-	s := newScene(t)
-	agent := pausePod("shop", "agent", "tainted")
-	agent.OwnerReferences = []metav1.OwnerReference{{Kind: "DaemonSet", Name: "agent", Controller: new(true)}}
-	if err := s.objects.Tracker().Add(agent); err != nil {
-		t.Fatal(err)
-	}
-	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 5 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then 1 pod leaves at once.
-`)
-}
-
-func TestAPauseSaysWhatOtherPoliciesHoldAfterIt(t *testing.T) {
-	s := newScene(t, foreign("databases"))
-	s.want(s.pause("x"), `evictionpolicy.taintkeeper.dev/pause created
-It selects 4 pods, 1 due now and held until you run 'kubectl taintkeeper resume pause'; then no pod leaves: EvictionPolicies still hold 1 pod.
-`)
-}
-
-func TestAPauseTakesTheFirstNameThatIsFree(t *testing.T) {
-	s := newScene(t, foreign("pause"), made("pause-2", "network"))
-	if got := s.pause("again", "-o", "name"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause-3\n") {
-		t.Errorf("printed\n%s\nwant pause-3", got)
-	}
-	s.wantPolicies("pause", "pause-2", "pause-3")
 }
 
 func TestAPauseThatIsRepeatedOnlyChangesItsReason(t *testing.T) {
@@ -272,24 +304,6 @@ func TestAPauseThatIsRepeatedOnlyChangesItsReason(t *testing.T) {
 	s.wantPolicies("pause", "pause-2", "pause-3")
 	if got := s.policy("pause").Spec.Paused; got == nil || *got != "all is down" {
 		t.Errorf("paused: %v, want the last reason", got)
-	}
-}
-
-func TestAPauseOfANamespaceThatDoesNotExistIsRefused(t *testing.T) {
-	s := newScene(t)
-	s.want(s.pause("network", "-n", "shpo"), "error: nothing is paused: there is no namespace \"shpo\"\n")
-	s.wantPolicies()
-}
-
-func TestAPauseThatTaintkeeperDoesNotConfirmSaysSo(t *testing.T) {
-	s := newScene(t)
-	s.policies.PrependReactor("create", "evictionpolicies", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		object := action.(clienttesting.CreateAction).GetObject().(*unstructured.Unstructured)
-		object.SetGeneration(1)
-		return false, nil, nil
-	})
-	if got := s.pause("network"); !strings.Contains(got, "\nWarning: Taintkeeper has not confirmed the pause within 0s, so pods may still leave: ") {
-		t.Errorf("printed\n%s\nwant a warning", got)
 	}
 }
 
@@ -349,34 +363,6 @@ func TestResumeEndsWhateverHoldsPods(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-func TestAPauseIsMadeThoughWhatItHoldsCannotBeRead(t *testing.T) {
-	s := newScene(t)
-	s.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-		return true, nil, apierrors.NewForbidden(corev1.Resource("pods"), "", nil)
-	})
-	if got := s.pause("x"); !strings.HasPrefix(got, "evictionpolicy.taintkeeper.dev/pause created\nCannot tell which pods this concerns: list pods: ") {
-		t.Errorf("printed\n%s\nwant that it is created, and that the rest is not known", got)
-	}
-	s.wantPolicies("pause")
-}
-
-func TestAPauseSaysThatTheBuiltInGoesOnEvicting(t *testing.T) {
-	s := newScene(t)
-	if err := s.objects.CoreV1().ServiceAccounts(metav1.NamespaceSystem).Delete(t.Context(), v1alpha1.EvictionClock, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	event := &corev1.Event{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "e"},
-		Reason:     v1alpha1.EventEviction, LastTimestamp: metav1.NewTime(now),
-	}
-	if _, err := s.objects.CoreV1().Events("shop").Create(t.Context(), event, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if got := s.pause("x"); !strings.Contains(got, "\nWarning: the built-in controller evicts too, and only ValidatingAdmissionPolicy taintkeeper-held of ") {
-		t.Errorf("printed\n%s\nwant a warning", got)
 	}
 }
 
@@ -539,17 +525,5 @@ func TestResumeRemovesOnlyPoliciesOfPause(t *testing.T) {
 			s.want(s.resume(test.args...), test.want)
 			s.wantPolicies(test.left...)
 		})
-	}
-}
-
-func TestErrorsOfTheAPIServerSayWhatToDo(t *testing.T) {
-	resource := schema.GroupResource{Group: v1alpha1.GroupVersion.Group, Resource: "evictionpolicies"}
-	s := newScene(t)
-	s.fails("create", apierrors.NewNotFound(resource, ""))
-	s.want(s.pause("x"), "error: create an EvictionPolicy: the API server test does not have the resource: "+
-		"install Taintkeeper's chart, or apply config/crd.yaml\n")
-	s.fails("create", apierrors.NewForbidden(resource, "pause", nil))
-	if got := s.pause("x"); !strings.HasSuffix(got, ": ask for the right to create evictionpolicies\n") {
-		t.Errorf("printed\n%s\nwant which right to ask for", got)
 	}
 }

@@ -4,15 +4,19 @@
 package cmd_test
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/cmd"
+	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
 // full is a writer that always fails.
@@ -107,50 +112,40 @@ func TestUnexpectedAnswersOfTheAPIServerAreErrorsThatSayWhatToDo(t *testing.T) {
 	}
 }
 
-func TestAPlanNotesWhatTheAPIServerDoesNotHave(t *testing.T) {
-	got := run(t, "plan", "n-1", "m:NoExecute", "-s", answers(t, nil))
-	const want = "Note: The API server does not have poddisruptionbudgets, so PodDisruptionBudgets are not taken into account.\n"
-	if got.code != cmd.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
-		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cmd.ExitOK, want)
-	}
-}
-
-func TestPoliciesOfTheClusterAreChecked(t *testing.T) {
+func TestWhatAnAPIServerLacksIsNotedAndTheRestIsAnswered(t *testing.T) {
 	list := func(text string) func(http.ResponseWriter) {
 		return func(w http.ResponseWriter) { fmt.Fprint(w, text) }
 	}
-	server := answers(t, map[string]func(http.ResponseWriter){
-		"evictionpolicies": list(`{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [
-			{"metadata": {"name": "databases"}, "spec": {"action": "Hold", "ifDown": "Hold"}}]}`),
-		"validatingadmissionpolicies": list(
-			`{"kind": "ValidatingAdmissionPolicyList", "apiVersion": "admissionregistration.k8s.io/v1", "items": []}`),
-	})
-	got := run(t, "check", "--no-headers", "--rules", "policy-holds-without-end,policy-if-down", "-s", server)
-	const want = `^warning +policy-holds-without-end +EvictionPolicy/databases .*\nwarning +policy-if-down +EvictionPolicy/databases .*\n$`
-	if got.code != cmd.ExitOK || !regexp.MustCompile(want).MatchString(got.out) {
-		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cmd.ExitOK, want)
-	}
-}
-
-func TestACheckNotesThatPoliciesMayNotBeListed(t *testing.T) {
-	got := run(t, "check", "-s", answers(t, map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")}))
-	const want = "Note: You may not list evictionpolicies, so EvictionPolicies are not taken into account.\n"
-	if got.code != cmd.ExitOK || !bytes.Contains([]byte(got.out), []byte(want)) {
-		t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cmd.ExitOK, want)
-	}
-}
-
-func TestAPauseWhereThereAreNoPoliciesSaysWhatToInstall(t *testing.T) {
-	got := run(t, "pause", "network is down", "-s", answers(t, nil))
-	const want = `^error: create an EvictionPolicy: the API server \S+ does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml\n$`
-	if got.code != cmd.ExitFailed || got.out != "" || !regexp.MustCompile(want).MatchString(got.err) {
-		t.Errorf("exit code %d, stdout %q, and stderr\n%s\nwant %d, nothing, and %s", got.code, got.out, got.err, cmd.ExitFailed, want)
-	}
-}
-
-func TestAnAPIServerWithoutTheTracesOfControllersIsChecked(t *testing.T) {
-	if got := run(t, "check", "-s", answers(t, nil)); got.code != cmd.ExitOK {
-		t.Errorf("exit code %d, and\n%s%s", got.code, got.out, got.err)
+	for name, test := range map[string]struct {
+		args    string
+		answers map[string]func(http.ResponseWriter)
+		want    string
+	}{
+		"a plan without budgets": {
+			"plan n-1 m:NoExecute", nil,
+			`Note: The API server does not have poddisruptionbudgets, so PodDisruptionBudgets are not taken into account\.\n`,
+		},
+		"a check without traces of controllers": {"check", nil, ""},
+		"a check without the right to list policies": {
+			"check", map[string]func(http.ResponseWriter){"evictionpolicies": status(403, "Forbidden")},
+			`Note: You may not list evictionpolicies, so EvictionPolicies are not taken into account\.\n`,
+		},
+		"a check of policies without admission policies": {
+			"check --no-headers --rules policy-holds-without-end,policy-if-down", map[string]func(http.ResponseWriter){
+				"evictionpolicies": list(`{"kind": "EvictionPolicyList", "apiVersion": "taintkeeper.dev/v1alpha1", "items": [
+					{"metadata": {"name": "databases"}, "spec": {"action": "Hold", "ifDown": "Hold"}}]}`),
+				"validatingadmissionpolicies": list(
+					`{"kind": "ValidatingAdmissionPolicyList", "apiVersion": "admissionregistration.k8s.io/v1", "items": []}`),
+			},
+			`^warning +policy-holds-without-end +EvictionPolicy/databases .*\nwarning +policy-if-down +EvictionPolicy/databases .*\n$`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := run(t, append(strings.Fields(test.args), "-s", answers(t, test.answers))...)
+			if got.code != cmd.ExitOK || !regexp.MustCompile(test.want).MatchString(got.out) {
+				t.Errorf("exit code %d, and\n%s%s\nwant %d, and %s", got.code, got.out, got.err, cmd.ExitOK, test.want)
+			}
+		})
 	}
 }
 
@@ -225,5 +220,60 @@ func TestResumeSaysOnceThatPodsMayLeave(t *testing.T) {
 	got := run(t, "resume", "-s", server)
 	if got.code != cmd.ExitOK || strings.Contains(got.err, "holding") || !strings.Contains(got.err, "Warning: another warning\n") {
 		t.Errorf("exit code %d, and\n%s%s\nwant %d, and the other warning alone", got.code, got.out, got.err, cmd.ExitOK)
+	}
+}
+
+// get requests an address. The caller closes the body.
+func get(t *testing.T, address string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return response
+}
+
+func TestABoardIsServedUntilItIsInterruptedAndEndsItsPages(t *testing.T) {
+	apiServer := answers(t, map[string]func(http.ResponseWriter){"version": status(http.StatusForbidden, "Forbidden")})
+	address, end, err := web.Serve(t.Context(), "--server="+apiServer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.HasPrefix(address, "http://127.0.0.1:") {
+		t.Errorf("the address is %s", address)
+	}
+	response := get(t, address+"events")
+	defer response.Body.Close()
+	events := bufio.NewReader(response.Body)
+	for {
+		line, err := events.ReadString('\n')
+		if err != nil {
+			t.Fatalf("the page has not been sent the node: %v", err)
+		}
+		if strings.Contains(line, `"nodes/n-1":`) {
+			break
+		}
+	}
+	if err := end(); err != nil {
+		t.Errorf("it ends with %v", err)
+	}
+	_, _ = io.Copy(io.Discard, events) // it ends
+}
+
+func TestAnErrorSaysThatAPortIsInUse(t *testing.T) {
+	taken, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	_, port, _ := net.SplitHostPort(taken.Addr().String())
+	got := run(t, "board", "--server=http://127.0.0.1:1", "--port="+port)
+	want := "error: serve on port " + port + ": it is in use: choose another --port, or remove --port to use a free one\n"
+	if got.err != want || got.code != cmd.ExitFailed || got.out != "" {
+		t.Errorf("it prints %q and %q with code %s, want %q", got.out, got.err, strconv.Itoa(got.code), want)
 	}
 }

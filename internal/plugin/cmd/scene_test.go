@@ -11,12 +11,14 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/kubernetes/fake"
@@ -26,6 +28,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // virtualStart is when virtual time begins.
@@ -161,4 +164,47 @@ func (s *scene) mustFail(err error, parts ...string) {
 func (s *scene) later(after time.Duration, do func()) {
 	timer := time.AfterFunc(after, do)
 	s.Cleanup(func() { timer.Stop() })
+}
+
+func TestTheHelpNamesEveryKindInASnapshot(t *testing.T) {
+	help := strings.ToLower(newSnapshot(command.Env{}, genericclioptions.NewConfigFlags(false)).Long)
+	for _, kind := range state.Kinds {
+		if !strings.Contains(help, kind.Resource) {
+			t.Errorf("the help does not name %s", kind.Resource)
+		}
+	}
+}
+
+func TestPodsAreCompletedFromFiles(t *testing.T) {
+	s := &source.Source{Config: genericclioptions.NewConfigFlags(true)}
+	s.Files.Filenames = []string{"../../../examples/cluster.yaml"}
+	*s.Config.Namespace = "payments"
+	words, _ := completePods(s)(nil, nil, "led")
+	if diff := cmp.Diff([]string{"ledger-84d7f6c9b-bbbbb"}, words[:min(len(words), 1)]); diff != "" {
+		t.Error(diff)
+	}
+	if words, _ := completePods(s)(nil, nil, "checkout"); len(words) > 0 {
+		t.Errorf("%s are of another namespace", words)
+	}
+	if words, _ := completePods(s)(nil, []string{"p"}, "led"); len(words) > 0 {
+		t.Errorf("%s come behind the one pod", words)
+	}
+}
+
+func TestBudgetsThatAreNotKnownFailThoseWhoAskForThem(t *testing.T) {
+	for name, test := range map[string]struct {
+		asks    failOnFlag
+		unknown bool
+		fails   bool
+	}{
+		"they are known":          {failOnFlag{command.Budget}, false, false},
+		"they are not known":      {failOnFlag{command.LostWorkload, command.Budget}, true, true},
+		"nobody asks for budgets": {failOnFlag{command.LostWorkload}, true, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if err := test.asks.CheckBudgets(test.unknown); (err != nil) != test.fails {
+				t.Errorf("the error is %v, want one: %t", err, test.fails)
+			}
+		})
+	}
 }

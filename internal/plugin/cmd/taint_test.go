@@ -156,87 +156,183 @@ func toleratingTaint(seconds int64) func(*corev1.Pod) {
 	}
 }
 
-func TestTheQuestionNamesTheCluster(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.in = "y\n"
-		s.location = state.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
-		s.must(s.taint("n", "m:NoExecute"))
-		s.mustSay(s.err.String(), "This plan is for cluster prod (context admin@prod, https://example.com).\n",
-			"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nContinue? [y/N] ")
-	}, taintedNode("n"))
+// taintStory is one run of taint or untaint. It runs on nodes and pods as they are given, until the command ends.
+type taintStory struct {
+	objects []runtime.Object
+	before  func(*taintScene)
+	in      string // answers to questions
+	args    string // the first word is the command
+
+	fails  []string // parts of the error; the command succeeds if there are none
+	says   []string // parts of what it says on stderr
+	silent string   // it does not say this
+	prints string   // a part of what it prints on stdout
+	has    []string // each node with the taints that it has in the end, as "n m:NoExecute +0s"
+	takes  [2]time.Duration
 }
 
-func TestThePlanIsShownAndAQuestionAsked(t *testing.T) {
-	for answer, changes := range map[string]bool{"y\n": true, "Yes\n": true, "n\n": false, "\n": false, "": false, "yep\n": false} {
-		t.Run(fmt.Sprintf("%q", answer), func(t *testing.T) {
-			playTaint(t, func(s *taintScene) {
-				s.in = answer
-				err := s.taint("n", "m=1:NoExecute")
-				s.mustSay(s.err.String(), "1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nContinue? [y/N] ")
-				if changes {
-					s.must(err)
-					s.mustHave("n", "m=1:NoExecute +0s")
-					s.mustSay(s.out.String(), "node/n tainted\n")
-					return
-				}
-				s.mustFail(err, "the answer was not yes: no taint was changed")
-				s.mustHave("n")
-			}, taintedNode("n"), podOnNode("n", "p"))
-		})
-	}
+func (story *taintStory) play(t *testing.T) {
+	t.Helper()
+	playTaint(t, func(s *taintScene) {
+		s.in = story.in
+		if story.before != nil {
+			story.before(s)
+		}
+		began, args := time.Now(), strings.Fields(story.args)
+		run := s.taint
+		if args[0] == "untaint" {
+			run = s.untaint
+		}
+		err := run(args[1:]...)
+		if story.fails == nil {
+			s.must(err)
+		} else {
+			s.mustFail(err, story.fails...)
+		}
+		s.mustSay(s.err.String(), story.says...)
+		if story.silent != "" && strings.Contains(s.err.String(), story.silent) {
+			s.Errorf("it says %q:\n%s", story.silent, s.err.String())
+		}
+		s.mustSay(s.out.String(), story.prints)
+		for _, node := range story.has {
+			name, specs, _ := strings.Cut(node, " ")
+			if got := strings.Join(s.taints(name), ", "); got != specs {
+				s.Errorf("node %s has the taints %q, want %q", name, got, specs)
+			}
+		}
+		if took := time.Since(began); story.takes[1] > 0 && (took < story.takes[0] || took > story.takes[1]) {
+			s.Errorf("it takes %s, want %s to %s", took, story.takes[0], story.takes[1])
+		}
+	}, story.objects...)
 }
 
 // brake is a policy whose breaker trips when more than one pod is due.
-var brake = map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}}
-
-func TestWhatWouldTripABreakerNeedsYes(t *testing.T) {
-	const refused = "more pods would be due at once than EvictionPolicy brake allows: add --yes"
-	taint := func(args ...string) func(*taintScene) error {
-		return func(s *taintScene) error { return s.taint(append([]string{"n"}, args...)...) }
-	}
-	for name, test := range map[string]struct {
-		do     func(*taintScene) error
-		pods   int
-		before []string
-		refuse bool
-	}{
-		"two pods are due":            {do: taint("m:NoExecute"), pods: 2, refuse: true},
-		"with --yes":                  {do: taint("m:NoExecute", "--yes"), pods: 2},
-		"one is":                      {do: taint("m:NoExecute"), pods: 1},
-		"a dry run":                   {do: taint("m:NoExecute", "--dry-run=client"), pods: 2},
-		"nobody leaves because of it": {do: taint("m:NoSchedule"), pods: 2, before: []string{"k:NoExecute"}},
-		"a taint is taken off":        {do: func(s *taintScene) error { return s.untaint("n", "k") }, pods: 2, before: []string{"k:NoExecute", "j:NoExecute"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			objects := []runtime.Object{taintedNode("n", test.before...)}
-			for i := range test.pods {
-				objects = append(objects, podOnNode("n", fmt.Sprint("p-", i)))
-			}
-			playTaint(t, func(s *taintScene) {
-				s.policy("brake", brake)
-				s.in = "y\n"
-				err := test.do(s)
-				if !test.refuse {
-					s.must(err)
-					return
-				}
-				s.mustFail(err, refused)
-				s.mustHave("n", test.before...)
-				s.mustSay(s.err.String(), "EvictionPolicy brake would trip at once: 2 of 2 selected pods would leave, and the breaker allows 1.\n")
-			}, objects...)
-		})
-	}
+func brake(s *taintScene) {
+	s.policy("brake", map[string]any{"action": "Delete", "breaker": map[string]any{"maxDue": int64(1)}})
 }
 
-func TestPodsThatAreDueOnOtherNodesCountForABreaker(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.policy("brake", brake)
-		s.in = "y\ny\n"
-		s.must(s.taint("n", "m:NoExecute"))
-		s.mustFail(s.taint("o", "m:NoExecute"), "more pods would be due at once than EvictionPolicy brake allows: add --yes")
-		s.mustHave("o")
-		s.must(s.taint("o", "m:NoExecute", "--yes"))
-	}, taintedNode("n"), taintedNode("o"), podOnNode("n", "p"), podOnNode("o", "q"))
+func conflict(name string) error {
+	return apierrors.NewConflict(taintedNodes, name, errors.New("changed"))
+}
+
+// forbidPods takes away the right to list pods.
+func forbidPods(s *taintScene) {
+	s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
+	})
+}
+
+func TestTaintsAreChangedAfterAPlanAndAQuestion(t *testing.T) {
+	const tripped = "more pods would be due at once than EvictionPolicy brake allows: add --yes"
+	n, p, q := taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "q")
+	for name, story := range map[string]taintStory{
+		"the question names the cluster": {
+			objects: []runtime.Object{n}, in: "y\n", args: "taint n m:NoExecute",
+			before: func(s *taintScene) {
+				s.location = state.Location{Context: "admin@prod", Cluster: "prod", Server: "https://example.com"}
+			},
+			says: []string{
+				"This plan is for cluster prod (context admin@prod, https://example.com).\n",
+				"m:NoExecute on 1 node of cluster prod (context admin@prod, https://example.com): n\nContinue? [y/N] ",
+			},
+		},
+		"yes": {
+			objects: []runtime.Object{n, p}, in: "Yes\n", args: "taint n m=1:NoExecute", prints: "node/n tainted\n",
+			says: []string{"1 of 1 pod on 1 node leaves, at once.\n", "m=1:NoExecute on 1 node: n\nContinue? [y/N] "},
+			has:  []string{"n m=1:NoExecute +0s"},
+		},
+		"no": {
+			objects: []runtime.Object{n, p}, in: "yep\n", args: "taint n m:NoExecute", has: []string{"n "},
+			fails: []string{"the answer was not yes: no taint was changed"},
+		},
+		"no answer": {
+			objects: []runtime.Object{n, p}, args: "taint n m:NoExecute", has: []string{"n "},
+			fails: []string{"the answer was not yes: no taint was changed"},
+		},
+
+		"what would trip a breaker needs --yes": {
+			objects: []runtime.Object{n, p, q}, before: brake, in: "y\n", args: "taint n m:NoExecute", fails: []string{tripped}, has: []string{"n "},
+			says: []string{"EvictionPolicy brake would trip at once: 2 of 2 selected pods would leave, and the breaker allows 1.\n"},
+		},
+		"with --yes": {objects: []runtime.Object{n, p, q}, before: brake, args: "taint n m:NoExecute --yes", has: []string{"n m:NoExecute +0s"}},
+		"one pod is": {objects: []runtime.Object{n, p}, before: brake, in: "y\n", args: "taint n m:NoExecute", has: []string{"n m:NoExecute +0s"}},
+		"a dry run":  {objects: []runtime.Object{n, p, q}, before: brake, args: "taint n m:NoExecute --dry-run=client", has: []string{"n "}},
+		"nobody must leave because of it": {
+			objects: []runtime.Object{taintedNode("n", "k:NoExecute"), p, q}, before: brake, in: "y\n", args: "taint n m:NoSchedule",
+		},
+		"a taint is taken off": {
+			objects: []runtime.Object{taintedNode("n", "k:NoExecute", "j:NoExecute"), p, q}, before: brake, in: "y\n", args: "untaint n k",
+		},
+		"pods that are due on other nodes count": {
+			objects: []runtime.Object{taintedNode("n", "k:NoExecute"), p, taintedNode("o"), podOnNode("o", "q")}, before: brake,
+			in: "y\n", args: "taint o m:NoExecute", fails: []string{tripped}, has: []string{"o "},
+		},
+
+		"timeAdded is set on NoExecute taints, to the second": {
+			objects: []runtime.Object{taintedNode("n", "c:NoExecute")}, args: "taint n a:NoExecute b:NoSchedule c:NoExecute- --yes",
+			before: func(*taintScene) { bubble.Pass(90500 * time.Millisecond) }, prints: "node/n modified\n",
+			has: []string{"n a:NoExecute +1m30s, b:NoSchedule"},
+		},
+		"it uses the clock of the API server if this machine's is wrong": {
+			objects: []runtime.Object{n}, args: "taint n m:NoExecute --yes",
+			before: func(s *taintScene) { s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now()) },
+			has:    []string{"n m:NoExecute +10m1s"}, // the latest time that is possible
+			says:   []string{"Note: This machine's clock and the API server's differ by 10m0s; timeAdded uses the API server's.\n"},
+		},
+		"a taint that is overwritten keeps it if nothing else changes": {
+			objects: []runtime.Object{n}, args: "taint n a=1:NoExecute b=2:NoExecute --yes --overwrite",
+			before: func(s *taintScene) {
+				s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
+				bubble.Pass(time.Minute)
+			},
+			has: []string{"n a=1:NoExecute +0s, b=2:NoExecute +1m0s"}, prints: "node/n tainted\nnode/n modified\n",
+		},
+
+		"after a conflict the node is read and planned again": {
+			objects: []runtime.Object{n, p}, in: "y\ny\n", args: "taint n m:NoExecute",
+			before: func(s *taintScene) {
+				s.refuses(0, "patch", 1, func(name string) error { s.becomes(name, "other:NoExecute"); return conflict(name) })
+			},
+			has: []string{"n m:NoExecute +0s, other:NoExecute"}, // the answer is asked for twice, as there is no third
+			says: []string{
+				"Continue? [y/N]", "Node n has changed in the meantime, so here is a new plan.\n",
+			},
+		},
+		"a conflict about something else is not mentioned": {
+			objects: []runtime.Object{n}, in: "y\n", args: "taint n m:NoSchedule", has: []string{"n m:NoSchedule"}, silent: "again",
+			before: func(s *taintScene) { s.refuses(0, "patch", 3, conflict) },
+		},
+		"endless conflicts are an error": {
+			objects: []runtime.Object{n}, args: "taint n m:NoSchedule --yes", fails: []string{"node n: other writers keep changing it", "try again"},
+			before: func(s *taintScene) { s.refuses(0, "patch", -1, conflict) },
+		},
+		"a node that cannot be changed does not stop the others": {
+			objects: []runtime.Object{taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule")},
+			args:    "taint --all m:NoSchedule --yes",
+			before: func(s *taintScene) {
+				s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+					denied := apierrors.NewForbidden(taintedNodes, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
+					return action.(clienttesting.PatchAction).GetName() == "forbidden", nil, denied
+				})
+			},
+			fails: []string{
+				`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
+				"node forbidden: ", "ask for the right to patch nodes, and to get them",
+			},
+			says: []string{"Note: Left out node tainted: "}, prints: "node/first tainted\nnode/last tainted\n",
+			has: []string{"first m:NoSchedule", "last m:NoSchedule"},
+		},
+		"a user who must not list pods can taint": {
+			objects: []runtime.Object{n}, args: "taint n m:NoExecute --yes", before: forbidPods, has: []string{"n m:NoExecute +0s"},
+			says: []string{"Note: You may not list pods, so the plan cannot say which pods leave.\n"}, silent: "No pod leaves",
+		},
+		"but not wait": {
+			objects: []runtime.Object{n}, args: "taint n m:NoExecute --yes --wait", before: forbidPods, has: []string{"n "},
+			fails: []string{"list pods: ", "ask for the right to list them"},
+		},
+	} {
+		t.Run(name, story.play)
+	}
 }
 
 func TestAQuestionCanBeInterrupted(t *testing.T) {
@@ -245,34 +341,6 @@ func TestAQuestionCanBeInterrupted(t *testing.T) {
 		stop()
 		s.mustFail(s.run(ctx, (*taintOptions).taintCommand, []string{"n", "m:NoExecute"}), "interrupted")
 		s.mustHave("n")
-	}, taintedNode("n"))
-}
-
-func TestTimeAddedIsSetOnNoExecuteTaintsToTheSecond(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		bubble.Pass(90500 * time.Millisecond)
-		s.must(s.taint("n", "a:NoExecute", "b:NoSchedule", "c:NoExecute-", "--yes"))
-		s.mustHave("n", "a:NoExecute +1m30s", "b:NoSchedule")
-		s.mustSay(s.out.String(), "node/n modified\n")
-	}, taintedNode("n", "c:NoExecute"))
-}
-
-func TestTimeAddedUsesTheClockOfTheAPIServerIfThisMachinesClockIsWrong(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.clock.Heard(virtualStart.Add(10*time.Minute), time.Now())
-		s.must(s.taint("n", "m:NoExecute", "--yes"))
-		s.mustHave("n", "m:NoExecute +10m1s") // the latest time that is possible
-		s.mustSay(s.err.String(), "Note: This machine's clock and the API server's differ by 10m0s; timeAdded uses the API server's.\n")
-	}, taintedNode("n"))
-}
-
-func TestATaintThatIsOverwrittenKeepsItsTimeAddedIfNothingElseChanges(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.must(s.taint("n", "a=1:NoExecute", "b=1:NoExecute", "--yes"))
-		bubble.Pass(time.Minute)
-		s.must(s.taint("n", "a=1:NoExecute", "b=2:NoExecute", "--yes", "--overwrite"))
-		s.mustHave("n", "a=1:NoExecute +0s", "b=2:NoExecute +1m0s")
-		s.mustSay(s.out.String(), "node/n tainted\nnode/n modified\n")
 	}, taintedNode("n"))
 }
 
@@ -313,87 +381,6 @@ func TestThePatchHoldsForTheVersionThatWasRead(t *testing.T) {
 		}
 		s.Error("there is no patch")
 	}, taintedNode("n"))
-}
-
-func TestAfterAConflictTheNodeIsReadAndPlannedAgain(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.in = "y\ny\n"
-		s.refuses(0, "patch", 1, func(name string) error {
-			s.becomes(name, "other:NoExecute")
-			return apierrors.NewConflict(taintedNodes, name, errors.New("changed"))
-		})
-		s.must(s.taint("n", "m:NoExecute"))
-		s.mustHave("n", "m:NoExecute +0s", "other:NoExecute")
-		s.mustSay(s.err.String(), "Node n has changed in the meantime, so here is a new plan.\n")
-		if n := strings.Count(s.err.String(), "Continue? [y/N]"); n != 2 {
-			s.Errorf("it is asked %d times", n)
-		}
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestAConflictAboutSomethingElseIsNotWorthAWord(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.in = "y\n"
-		s.refuses(0, "patch", 3, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
-		s.must(s.taint("n", "m:NoSchedule"))
-		s.mustHave("n", "m:NoSchedule")
-		if strings.Contains(s.err.String(), "again") {
-			s.Error(s.err.String())
-		}
-	}, taintedNode("n"))
-}
-
-func TestEndlessConflictsAreAnError(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.refuses(0, "patch", -1, func(name string) error { return apierrors.NewConflict(taintedNodes, name, errors.New("changed")) })
-		s.mustFail(s.taint("n", "m:NoSchedule", "--yes"), "node n: other writers keep changing it", "try again")
-	}, taintedNode("n"))
-}
-
-func TestANodeThatCannotBeChangedDoesNotStopTheOthers(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
-			if action.(clienttesting.PatchAction).GetName() != "forbidden" {
-				return false, nil, nil
-			}
-			return true, nil, apierrors.NewForbidden(taintedNodes, "forbidden", errors.New(`User "u" cannot patch resource "nodes"`))
-		})
-		s.mustFail(s.taint("--all", "m:NoSchedule", "--yes"),
-			`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
-			"node forbidden: ", "ask for the right to patch nodes, and to get them")
-		s.mustSay(s.err.String(), "Note: Left out node tainted: ")
-		s.mustHave("first", "m:NoSchedule")
-		s.mustHave("last", "m:NoSchedule")
-		if diff := cmp.Diff("node/first tainted\nnode/last tainted\n", s.out.String()); diff != "" {
-			s.Error(diff)
-		}
-	}, taintedNode("first"), taintedNode("forbidden"), taintedNode("last"), taintedNode("tainted", "m:NoSchedule"))
-}
-
-func TestANoteSaysThatTheUserMayNotListPods(t *testing.T) {
-	forbid := func(s *taintScene) {
-		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "pods"}, "", errors.New("no"))
-		})
-	}
-	t.Run("and can taint", func(t *testing.T) {
-		playTaint(t, func(s *taintScene) {
-			forbid(s)
-			s.must(s.taint("n", "m:NoExecute", "--yes"))
-			s.mustHave("n", "m:NoExecute +0s")
-			s.mustSay(s.err.String(), "Note: You may not list pods, so the plan cannot say which pods leave.\n")
-			if strings.Contains(s.err.String(), "No pod leaves") {
-				s.Error(s.err.String())
-			}
-		}, taintedNode("n"))
-	})
-	t.Run("but not wait", func(t *testing.T) {
-		playTaint(t, func(s *taintScene) {
-			forbid(s)
-			s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"), "list pods: ", "ask for the right to list them")
-			s.mustHave("n")
-		}, taintedNode("n"))
-	})
 }
 
 func TestUntaintTakesKeysBehindNodes(t *testing.T) {
@@ -452,65 +439,6 @@ func TestTheOutputIsTheSameAsOfKubectlTaint(t *testing.T) {
 	}
 }
 
-func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.ends(10*time.Second, "now")
-		s.ends(310*time.Second, "later")
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		if took := time.Since(virtualStart); took < 310*time.Second || took > 312*time.Second {
-			s.Errorf("it takes %s", took)
-		}
-		s.mustSay(s.err.String(), "Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the last is due at ", "All pods that must leave have left.\n")
-	}, taintedNode("n"), podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("n", "for-ever", func(pod *corev1.Pod) {
-		pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
-	}), podOnNode("elsewhere", "other"))
-}
-
-// Taintkeeper can be faster than the watch.
-func TestAPodThatIsGoneBeforeItIsWatchedHasLeft(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return false, nil, s.client.Tracker().Delete(podsResource, "default", "p")
-		})
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		s.mustSay(s.err.String(), "All pods that must leave have left.\n")
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestWaitEndsWhenSomebodyTakesTheTaintOff(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.later(time.Minute, func() { s.becomes("n") })
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		if took := time.Since(virtualStart); took > 62*time.Second {
-			s.Errorf("it takes %s", took)
-		}
-	}, taintedNode("n"), podOnNode("n", "p", toleratingTaint(300)))
-}
-
-func TestANoteSaysWhyPodsKeepComingToTheNode(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.later(20*time.Second, func() {
-			s.put(podsResource, podOnNode("n", "again", toleratingTaint(10)), "default")
-		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 2 pods have not left")
-		s.mustSay(s.err.String(), "Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n")
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-// The pod existed before the command. It must leave because someone else has also tainted the node.
-func TestAPodThatWasThereAllAlongDoesNotCountAsScheduledMeanwhile(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
-		err := s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m")
-		s.mustFail(err, "2 pods have not left")
-		if strings.Contains(s.err.String(), "scheduled to the nodes") {
-			s.Errorf("no pod was put on the node, but stderr says that one was:\n%s", s.err.String())
-		}
-	}, taintedNode("n"), podOnNode("n", "p"), podOnNode("n", "agent", func(pod *corev1.Pod) {
-		pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
-	}))
-}
-
 // breaks ends the watches of pods at one instant, and makes calls that list or watch them fail until another.
 func (s *taintScene) breaks(from, until time.Duration) {
 	down := func() bool { return time.Since(virtualStart) >= from && time.Since(virtualStart) < until }
@@ -529,77 +457,122 @@ func (s *taintScene) breaks(from, until time.Duration) {
 	})
 }
 
-func TestWaitGoesOnWhenTheAPIServerDoesNotAnswerForAWhile(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.breaks(2500*time.Millisecond, 40*time.Second)
-		s.ends(10*time.Second, "p") // unseen by the watch
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait"))
-		s.mustSay(s.err.String(), "Waiting, will retry: watch pods: no answer\n", "All pods that must leave have left.\n")
-		if took := time.Since(virtualStart); took < 40*time.Second || took > 3*time.Minute {
-			s.Errorf("it takes %s", took)
-		}
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestAnAPIServerThatDoesNotAnswerDoesNotHoldUpTheTimeout(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.breaks(10*time.Second, time.Hour)
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "after 1m0s, 1 pod has not left", "list pods: no answer")
-		if took := time.Since(virtualStart); took != time.Minute {
-			s.Errorf("it takes %s", took)
-		}
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestPodsThatWereNeverReadAreNotSaidToHaveLeft(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return len(s.taints("n")) > 0, nil, errors.New("no answer")
-		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"),
-			"after 1m0s, it is unknown which pods have left, and the change is not undone\nlist pods: no answer")
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestANodeThatIsGoneBeforeItIsWatchedDoesNotBlockTheWait(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
-			if len(s.taints("n")) > 0 {
-				return false, nil, s.client.Tracker().Delete(nodesResource, "", "n")
-			}
-			return false, nil, nil
-		})
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestWithoutTheRightToWatchNothingIsChangedIfTheCommandMustWait(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
-			return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
-		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait"),
-			"nothing was changed: wait: watch nodes: ", "ask for the right to watch them")
-		s.mustHave("n")
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestADeletedNodeDoesNotBlockTheWait(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.later(time.Minute, func() { s.remove(nodesResource, "", "n") })
-		s.must(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "2m"))
-	}, taintedNode("n"), podOnNode("n", "p"))
-}
-
-func TestFailuresAreReportedBeforeALongWait(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.later(time.Minute, func() {
-			s.mustSay(s.err.String(), `Failed so far (the rest continues): node b: add taint "m:NoExecute": the node already has`)
-		})
-		s.mustFail(s.taint("--all", "m:NoExecute", "--yes", "--wait", "--timeout", "5m"), "node b: add taint")
-		s.mustHave("a", "m:NoExecute +0s")
-		s.mustHave("b", "m:NoExecute")
-	}, taintedNode("a"), taintedNode("b", "m:NoExecute"), podOnNode("a", "p"))
+func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
+	const command = "taint n m:NoExecute --yes --wait"
+	n, p, left := taintedNode("n"), podOnNode("n", "p"), []string{"All pods that must leave have left.\n"}
+	noAnswer := errors.New("no answer")
+	for name, story := range map[string]taintStory{
+		"at the last of them": {
+			objects: []runtime.Object{
+				n, podOnNode("n", "now"), podOnNode("n", "later", toleratingTaint(300)), podOnNode("elsewhere", "other"),
+				podOnNode("n", "for-ever", func(pod *corev1.Pod) {
+					pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists}}
+				}),
+			},
+			args: command, takes: [2]time.Duration{310 * time.Second, 312 * time.Second},
+			before: func(s *taintScene) {
+				s.ends(10*time.Second, "now")
+				s.ends(310*time.Second, "later")
+			},
+			says: append([]string{"Waiting: 0 of 2 pods have left", "Waiting: 1 of 2 pods has left, the last is due at "}, left...),
+		},
+		// Taintkeeper can be faster than the watch.
+		"a pod that is gone before it is watched has left": {
+			objects: []runtime.Object{n, p}, args: command, says: left,
+			before: func(s *taintScene) {
+				s.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return false, nil, s.client.Tracker().Delete(podsResource, "default", "p")
+				})
+			},
+		},
+		"somebody takes the taint off": {
+			objects: []runtime.Object{n, podOnNode("n", "p", toleratingTaint(300))}, args: command,
+			before: func(s *taintScene) { s.later(time.Minute, func() { s.becomes("n") }) }, takes: [2]time.Duration{time.Minute, 62 * time.Second},
+		},
+		"somebody deletes the node": {
+			objects: []runtime.Object{n, p}, args: command, takes: [2]time.Duration{time.Minute, 2 * time.Minute},
+			before: func(s *taintScene) { s.later(time.Minute, func() { s.remove(nodesResource, "", "n") }) },
+		},
+		"even before it is watched": {
+			objects: []runtime.Object{n, p}, args: command + " --timeout 2m",
+			before: func(s *taintScene) {
+				s.client.PrependReactor("list", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
+					if len(s.taints("n")) > 0 {
+						return false, nil, s.client.Tracker().Delete(nodesResource, "", "n")
+					}
+					return false, nil, nil
+				})
+			},
+		},
+		"the API server does not answer for a while": {
+			objects: []runtime.Object{n, p}, args: command, takes: [2]time.Duration{40 * time.Second, 3 * time.Minute},
+			before: func(s *taintScene) {
+				s.breaks(2500*time.Millisecond, 40*time.Second)
+				s.ends(10*time.Second, "p") // unseen by the watch
+			},
+			says: append([]string{"Waiting, will retry: watch pods: no answer\n"}, left...),
+		},
+		"nor until the timeout": {
+			objects: []runtime.Object{n, p}, args: command + " --timeout 1m", takes: [2]time.Duration{time.Minute, time.Minute},
+			before: func(s *taintScene) { s.breaks(10*time.Second, time.Hour) },
+			fails:  []string{"after 1m0s, 1 pod has not left", "list pods: no answer"},
+		},
+		"pods that were never read are not said to have left": {
+			objects: []runtime.Object{n, p}, args: command + " --timeout 1m",
+			before: func(s *taintScene) {
+				s.client.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return len(s.taints("n")) > 0, nil, noAnswer
+				})
+			},
+			fails: []string{"after 1m0s, it is unknown which pods have left, and the change is not undone\nlist pods: no answer"},
+		},
+		"a pod that comes to the node is counted, and a note says why": {
+			objects: []runtime.Object{n, p}, args: command + " --timeout 1m", fails: []string{"after 1m0s, 2 pods have not left"},
+			before: func(s *taintScene) {
+				s.later(20*time.Second, func() { s.put(podsResource, podOnNode("n", "again", toleratingTaint(10)), "default") })
+			},
+			says: []string{"Note: 1 pod was scheduled to the nodes in the meantime: add a second taint with the effect NoSchedule to keep off pods that do not tolerate it\n"},
+		},
+		// It must leave because someone else has also tainted the node.
+		"a pod that was there all along has not come": {
+			objects: []runtime.Object{n, p, podOnNode("n", "agent", func(pod *corev1.Pod) {
+				pod.Spec.Tolerations = []corev1.Toleration{{Key: "m", Operator: corev1.TolerationOpExists}}
+			})},
+			args: command + " --timeout 1m", fails: []string{"2 pods have not left"}, silent: "scheduled to the nodes",
+			before: func(s *taintScene) {
+				s.later(20*time.Second, func() { s.becomes("n", "m:NoExecute", "node.kubernetes.io/unreachable:NoExecute") })
+			},
+		},
+		"without the right to watch nothing is changed": {
+			objects: []runtime.Object{n, p}, args: command, has: []string{"n "},
+			before: func(s *taintScene) {
+				s.client.PrependWatchReactor("nodes", func(clienttesting.Action) (bool, watch.Interface, error) {
+					return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
+				})
+			},
+			fails: []string{"nothing was changed: wait: watch nodes: ", "ask for the right to watch them"},
+		},
+		"failures are reported before the wait": {
+			objects: []runtime.Object{taintedNode("a"), taintedNode("b", "m:NoExecute"), podOnNode("a", "p")},
+			args:    "taint --all m:NoExecute --yes --wait --timeout 5m", fails: []string{"node b: add taint"},
+			before: func(s *taintScene) {
+				s.later(time.Minute, func() {
+					s.mustSay(s.err.String(), `Failed so far (the rest continues): node b: add taint "m:NoExecute": the node already has`)
+				})
+			},
+			has: []string{"a m:NoExecute +0s", "b m:NoExecute"},
+		},
+		"leases cannot be listed, which does not mean that no controller evicts": {
+			objects: []runtime.Object{n, p}, args: command + " --timeout 1m", fails: []string{"cannot tell whether a controller evicts here: list leases: "},
+			before: func(s *taintScene) {
+				s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return len(s.taints("n")) > 0, nil, apierrors.NewInternalError(errors.New("out of luck"))
+				})
+			},
+		},
+	} {
+		t.Run(name, story.play)
+	}
 }
 
 func TestWaitCanBeInterrupted(t *testing.T) {
@@ -620,15 +593,6 @@ func leaseRenewedAt(namespace, name string, at time.Duration) *coordinationv1.Le
 			HolderIdentity: new("replica"), LeaseDurationSeconds: new(int32(15)), RenewTime: &metav1.MicroTime{Time: virtualStart.Add(at)},
 		},
 	}
-}
-
-func TestAFailureToListLeasesDoesNotMeanThatNoControllerEvicts(t *testing.T) {
-	playTaint(t, func(s *taintScene) {
-		s.client.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return len(s.taints("n")) > 0, nil, apierrors.NewInternalError(errors.New("out of luck"))
-		})
-		s.mustFail(s.taint("n", "m:NoExecute", "--yes", "--wait", "--timeout", "1m"), "cannot tell whether a controller evicts here: list leases: ")
-	}, taintedNode("n"), podOnNode("n", "p"))
 }
 
 func TestATimeoutSaysWhatKeepsEachPod(t *testing.T) {

@@ -26,8 +26,10 @@ import (
 	"k8s.io/utils/clock"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/command"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // cluster is an API server with a pod of a Deployment on one of two nodes, and a pod without a node.
@@ -86,141 +88,122 @@ func (c *cluster) calls() []string {
 	return calls
 }
 
-func TestOnlyTheObjectsAroundThePodAreRead(t *testing.T) {
-	c := newCluster()
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
+// whyStory is a read of one pod, given as namespace/name.
+type whyStory struct {
+	pod      string
+	before   func(*cluster)
+	policies []runtime.Object
+	calls    string // if not empty, all of them
+	missing  []string
+	err      string
+	is       func(*explain.Subject) bool
+}
+
+func (story *whyStory) play(t *testing.T, now time.Time) {
+	t.Helper()
+	c := newCluster(story.policies...)
+	if story.before != nil {
+		story.before(c)
+		c.core.ClearActions()
 	}
-	if want := []string{"get pods", "get nodes", "get namespaces", "get replicasets", "get deployments", "list evictionpolicies"}; !slices.Equal(c.calls(), want) {
-		t.Errorf("the calls are %v, want %v", c.calls(), want)
+	namespace, pod, _ := strings.Cut(story.pod, "/")
+	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: namespace, name: pod}, now)
+	if story.err != "" {
+		if err == nil || !strings.Contains(err.Error(), story.err) {
+			t.Errorf("the error is %v, want %s", err, story.err)
+		}
+		return
 	}
-	if subject.Node == nil || subject.Node.Name != "n-1" || len(subject.Nodes) != 0 {
-		t.Errorf("the node is %+v, want n-1 alone", subject.Node)
+	await.Must(t, err)
+	if !slices.Equal(subject.Missing, story.missing) || !story.is(&subject) {
+		t.Errorf("it reads %+v; missing is %q, want %q", subject, subject.Missing, story.missing)
 	}
-	if subject.Owner == nil || subject.Owner.Kind != "Deployment" || subject.Owner.Name != "web" {
-		t.Errorf("the owner is %+v, want Deployment web", subject.Owner)
+	if got := strings.Join(c.calls(), ", "); story.calls != "" && got != story.calls {
+		t.Errorf("the calls are %s, want %s", got, story.calls)
 	}
-	if subject.Template == nil || len(subject.Template.Tolerations) != 1 || subject.Template.String() != "the template of ReplicaSet web-1, written by helm" {
-		t.Errorf("the template is %+v, want that of web-1, written by helm", subject.Template)
+	if budgets := slices.Contains(c.calls(), "list poddisruptionbudgets"); budgets != (story.policies != nil) {
+		t.Errorf("budgets are read: %t, want them only with a policy", budgets)
 	}
 }
 
-func TestPoliciesAreReadWhereThereAreSome(t *testing.T) {
-	policies := source.EvictionPolicies
+// readAround reports whether the node of web-1-abc and its owners were read.
+func readAround(s *explain.Subject) bool {
+	return s.Node.Name == "n-1" && len(s.Nodes) == 0 && s.Owner.Kind == "Deployment" && s.Owner.Name == "web" && s.Policies == nil &&
+		len(s.Template.Tolerations) == 1 && s.Template.String() == "the template of ReplicaSet web-1, written by helm"
+}
+
+func TestWhyReadsWhatIsAroundAPodAndSaysWhatIsMissing(t *testing.T) {
+	policies, now := source.EvictionPolicies, time.Now()
 	stop := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "taintkeeper.dev/v1alpha1", "kind": "EvictionPolicy",
 		"metadata": map[string]any{"name": "stop"}, "spec": map[string]any{"action": "Hold", "paused": "a drill"},
 	}}
-	for name, test := range map[string]struct {
-		objects []runtime.Object
-		refuse  error
-		budgets bool // whether they are read
-		missing []string
-	}{
-		"one, which holds nothing because Taintkeeper is not there": {
-			objects: []runtime.Object{stop}, budgets: true,
+	refusing := func(err error) func(*cluster) {
+		return func(c *cluster) {
+			c.dynamic.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, err })
+		}
+	}
+	forbidding := func(rights ...string) func(*cluster) {
+		return func(c *cluster) {
+			for _, right := range rights {
+				verb, resource, _ := strings.Cut(right, " ")
+				c.forbid(verb, resource)
+			}
+		}
+	}
+	for name, story := range map[string]whyStory{
+		"the node of a pod and its owners": {
+			pod: "shop/web-1-abc", calls: "get pods, get nodes, get namespaces, get replicasets, get deployments, list evictionpolicies",
+			is: readAround,
+		},
+		"all nodes for a pod that has none": {
+			pod: "shop/unbound", calls: "get pods, list nodes, get namespaces",
+			is: func(s *explain.Subject) bool { return len(s.Nodes) == 2 },
+		},
+		"a node that is gone": {pod: "shop/orphan", is: func(s *explain.Subject) bool { return s.NodeGone }},
+		"a node that must not be read is not gone": {
+			pod: "shop/orphan", before: forbidding("get nodes"), is: func(s *explain.Subject) bool { return !s.NodeGone },
+			missing: []string{"You may not get nodes, so the taints of the pod's node are not known."},
+		},
+		"a pod of any namespace, which is looked for by its name": {
+			pod: "/orphan", is: func(s *explain.Subject) bool { return s.Pod.Namespace == "shop" },
+		},
+		"without rights, the rest": {
+			pod: "shop/web-1-abc", before: forbidding("get namespaces", "get replicasets"),
+			is: func(s *explain.Subject) bool { return s.Node != nil && s.Template == nil },
+			missing: []string{
+				"You may not get namespaces, so default tolerations of the namespace are not known.",
+				"You may not get replicasets, so the origin of tolerations is inferred from their form.",
+			},
+		},
+		"no owner that has the name of one that is gone": {
+			pod: "shop/web-1-abc", is: func(s *explain.Subject) bool { return s.Template == nil },
+			before: func(c *cluster) {
+				pod, err := c.core.CoreV1().Pods("shop").Get(t.Context(), "web-1-abc", metav1.GetOptions{})
+				await.Must(t, err)
+				pod.OwnerReferences[0].UID = "of one that is gone"
+				await.Must(t, c.core.Tracker().Update(podsResource, pod, "shop"))
+			},
+		},
+		"a policy, which holds nothing because Taintkeeper is not there": {
+			pod: "shop/web-1-abc", policies: []runtime.Object{stop}, is: func(s *explain.Subject) bool { return s.Policies != nil },
 			missing: []string{"Taintkeeper is not running, or runs without leader election, so EvictionPolicies hold no pod, except those with ifDown: Hold, if the admission policy taintkeeper-held is in force. Due pods leave only if the built-in controller evicts them."},
 		},
-		"none":        {},
-		"no resource": {refuse: apierrors.NewNotFound(policies.GroupResource(), "")},
-		"without leave": {
-			refuse:  apierrors.NewForbidden(policies.GroupResource(), "", nil),
+		"no policies where they are not installed": {
+			pod: "shop/web-1-abc", before: refusing(apierrors.NewNotFound(policies.GroupResource(), "")),
+			is: func(s *explain.Subject) bool { return s.Policies == nil },
+		},
+		"no policies that must not be read": {
+			pod: "shop/web-1-abc", before: refusing(apierrors.NewForbidden(policies.GroupResource(), "", nil)),
+			is:      func(s *explain.Subject) bool { return s.Policies == nil },
 			missing: []string{"You may not list evictionpolicies, so EvictionPolicies are not taken into account."},
 		},
+		"no pod that does not exist": {pod: "shop/web-1", before: forbidding("list pods"), err: `there is no pod "web-1" in namespace shop`},
+		"no pod that must not be read": {
+			pod: "shop/web-1-abc", before: forbidding("list pods", "get pods"), err: "ask for the right to get them",
+		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			c := newCluster(test.objects...)
-			if test.refuse != nil {
-				c.dynamic.PrependReactor("list", "evictionpolicies", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return true, nil, test.refuse
-				})
-			}
-			subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := slices.Contains(c.calls(), "list poddisruptionbudgets"); got != test.budgets {
-				t.Errorf("budgets are read: %v, want %v", got, test.budgets)
-			}
-			if got := subject.Policies != nil; got != (len(test.objects) > 0) {
-				t.Errorf("the policies are %+v", subject.Policies)
-			}
-			if !slices.Equal(subject.Missing, test.missing) {
-				t.Errorf("missing is %q, want %q", subject.Missing, test.missing)
-			}
-		})
-	}
-}
-
-func TestAllNodesAreReadForAPodThatHasNone(t *testing.T) {
-	c := newCluster()
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "unbound"}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := []string{"get pods", "list nodes", "get namespaces"}; !slices.Equal(c.calls(), want) || len(subject.Nodes) != 2 {
-		t.Errorf("the calls are %v and the nodes %d, want %v and 2", c.calls(), len(subject.Nodes), want)
-	}
-}
-
-func TestANodeThatIsGoneDiffersFromOneThatMayNotBeRead(t *testing.T) {
-	c := newCluster()
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
-	if err != nil || !subject.NodeGone {
-		t.Errorf("the node is gone: %t, %v", subject.NodeGone, err)
-	}
-	c.forbid("get", "nodes")
-	subject, err = c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "orphan"}, time.Now())
-	if err != nil || subject.NodeGone || !slices.Equal(subject.Missing, []string{"You may not get nodes, so the taints of the pod's node are not known."}) {
-		t.Errorf("the node may not be read: %+v, %v", subject, err)
-	}
-}
-
-func TestNotesSayWhatMayNotBeReadAndTheRestIsExplained(t *testing.T) {
-	c := newCluster()
-	c.forbid("get", "namespaces")
-	c.forbid("get", "replicasets")
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
-	want := []string{
-		"You may not get namespaces, so default tolerations of the namespace are not known.",
-		"You may not get replicasets, so the origin of tolerations is inferred from their form.",
-	}
-	if err != nil || !slices.Equal(subject.Missing, want) {
-		t.Errorf("what is missing is %q, %v; want %q", subject.Missing, err, want)
-	}
-	if subject.Node == nil || subject.Template != nil {
-		t.Errorf("the node is %v and the template %v", subject.Node, subject.Template)
-	}
-}
-
-func TestAnUnknownPodIsNamedInTheError(t *testing.T) {
-	c := newCluster()
-	c.forbid("list", "pods")
-	_, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1"}, time.Now())
-	if err == nil || err.Error() != `there is no pod "web-1" in namespace shop` {
-		t.Errorf("the error is %v", err)
-	}
-	c.forbid("get", "pods")
-	_, err = c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
-	if err == nil || !strings.Contains(err.Error(), "ask for the right to get them") {
-		t.Errorf("without the right to get pods the error is %v", err)
-	}
-}
-
-func TestAnotherOwnerWithTheSameNameIsIgnored(t *testing.T) {
-	c := newCluster()
-	pod, err := c.core.CoreV1().Pods("shop").Get(t.Context(), "web-1-abc", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	pod.OwnerReferences[0].UID = "of one that is gone"
-	if _, err := c.core.CoreV1().Pods("shop").Update(t.Context(), pod, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, namespace: "shop", name: "web-1-abc"}, time.Now())
-	if err != nil || subject.Template != nil {
-		t.Errorf("the template is %v, %v; want none", subject.Template, err)
+		t.Run(name, func(t *testing.T) { story.play(t, now) })
 	}
 }
 
@@ -252,16 +235,5 @@ func TestThePodOfADeploymentThatLeavesFirstIsRead(t *testing.T) {
 	}
 	if want := []string{"Deployment shop/web has 2 pods, and this one leaves first. The other: web-1-aaa."}; !slices.Equal(w.notes, want) {
 		t.Errorf("the notes are %q, want %q", w.notes, want)
-	}
-}
-
-func TestAPodIsLookedForInAllNamespacesByItsNameAlone(t *testing.T) {
-	c := newCluster()
-	subject, err := c.reader().read(t.Context(), &wanted{kind: kindPod, name: "orphan"}, time.Now())
-	if err != nil || subject.Pod.Namespace != "shop" {
-		t.Fatalf("the pod is %v, error %v", subject.Pod, err)
-	}
-	if list := c.core.Actions()[0].(clienttesting.ListAction); list.GetListRestrictions().Fields.String() != "metadata.name=orphan" {
-		t.Errorf("the pods are listed by %q", list.GetListRestrictions().Fields)
 	}
 }

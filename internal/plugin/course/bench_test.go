@@ -11,9 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
@@ -53,32 +51,6 @@ func BenchmarkZone(b *testing.B) {
 	}
 	b.Run("where-to=false", func(b *testing.B) { benchmarkZone(b, cluster, false) })
 	b.Run("where-to=true", func(b *testing.B) { benchmarkZone(b, cluster, true) })
-}
-
-// BenchmarkPaced plays a taint of all of 1,500 nodes with 45,000 pods that leave at a pace. Run it with -benchtime 1x.
-func BenchmarkPaced(b *testing.B) {
-	const nodes = 1500
-	cluster, changed := &state.Cluster{}, []*corev1.Node{}
-	for i := range nodes {
-		is := node([]string{"a", "b", "c"}[i%3], fmt.Sprintf("n%04d", i))
-		cluster.Nodes = append(cluster.Nodes, is)
-		after := *is
-		after.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute}}
-		changed = append(changed, &after)
-	}
-	for i := range 30 * nodes {
-		cluster.Pods = append(cluster.Pods, pod(cluster.Nodes[i%nodes].Name, "ReplicaSet", fmt.Sprintf("web-%d", i%900), fmt.Sprintf("p%05d", i), 300))
-	}
-	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 100, Per: metav1.Duration{Duration: time.Minute}},
-	})}
-	for b.Loop() {
-		outcome, err := course.Retaint(b.Context(), cluster, changed, course.Options{At: noon})
-		if err != nil {
-			b.Fatal(err)
-		}
-		b.ReportMetric(float64(len(outcome.Pods)), "pods-left")
-	}
 }
 
 func benchmarkZone(b *testing.B, cluster *state.Cluster, whereTo bool) {

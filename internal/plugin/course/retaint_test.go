@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -15,9 +16,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 )
 
 // tenDue returns ten pods on a node with the taints k and other since an hour before noon, and a node for successors.
@@ -178,32 +181,143 @@ func TestAPaceThatIsUsedUpAtTheStartHasRoomAfterItsWindow(t *testing.T) {
 	}
 }
 
-// A DaemonSet creates no pod for a node with a NoSchedule taint that it does not tolerate.
-func TestADaemonSetMakesNoRoomInItsBudgetIfItCreatesNoPod(t *testing.T) {
+// silent plays nodes that give no sign of life for some time.
+func silent(t *testing.T, cluster *state.Cluster, lasts time.Duration, nodes ...*corev1.Node) *cliv1alpha1.SimulationReport {
+	t.Helper()
+	report, err := course.Play(t.Context(), cluster, course.Silence(nodes, lasts), course.Options{
+		At: noon, Grace: grace, Policy: rates, StartDelay: 5 * time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return report
+}
+
+// tainted gives a node NoExecute taints that were added an hour ago.
+func tainted(node *corev1.Node, keys ...string) *corev1.Node {
+	for _, key := range keys {
+		node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{
+			Key: key, Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(noon.Add(-time.Hour))),
+		})
+	}
+	return node
+}
+
+func TestTheGracePeriodOfASilentNodeBeginsWithItsLastRenewal(t *testing.T) {
+	for name, test := range map[string]struct {
+		renewed map[string]time.Time
+		silent  time.Duration // from now
+		bound   bool          // the notes say that it is one
+	}{
+		"seven seconds ago":             {map[string]time.Time{"b1": noon.Add(-7 * time.Second)}, 43 * time.Second, false},
+		"longer ago than it may":        {map[string]time.Time{"b1": noon.Add(-2 * time.Minute)}, 0, false},
+		"by a kubelet that is ahead":    {map[string]time.Time{"b1": noon.Add(time.Second)}, 50 * time.Second, false},
+		"it is not known when":          {nil, 50 * time.Second, true},
+		"it is known of another node":   {map[string]time.Time{"b2": noon}, 50 * time.Second, true},
+		"it has renewed it this second": {map[string]time.Time{"b1": noon}, 50 * time.Second, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := small()
+			cluster.Renewed = test.renewed
+			report := silent(t, cluster, 10*time.Minute, cluster.Nodes[2])
+			if got := report.Nodes[0].UnreachableAt.Duration; got != test.silent {
+				t.Errorf("it is unreachable after %s, want %s", got, test.silent)
+			}
+			if got := strings.Contains(strings.Join(report.Notes, "\n"), "up to 10s earlier"); got != test.bound {
+				t.Errorf("the notes are %q, want one that it is a bound: %t", report.Notes, test.bound)
+			}
+		})
+	}
+}
+
+// A budget that has as many healthy pods as it asks for, or more, spares no pod that is not ready: that of a silent node.
+func TestPoliciesTreatPodsOfSilentNodesAsUnready(t *testing.T) {
 	for _, test := range []struct {
-		taint string
-		left  int
-	}{{"", 2}, {"x", 1}} {
-		cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "n"), node("a", "o")}}
-		for _, n := range cluster.Nodes {
-			n.Spec.Taints = []corev1.Taint{{Key: "k", Effect: corev1.TaintEffectNoExecute, TimeAdded: new(metav1.NewTime(noon))}}
-			if test.taint != "" {
-				n.Spec.Taints = append(n.Spec.Taints, corev1.Taint{Key: test.taint, Effect: corev1.TaintEffectNoSchedule})
+		unready           v1alpha1.UnreadyPods
+		unavailable, left int
+	}{
+		{v1alpha1.UnreadyDelete, 0, 1}, {v1alpha1.UnreadyAsk, 0, 0}, {v1alpha1.UnreadyAsk, 1, 1},
+	} {
+		cluster := small(pod("b1", "ReplicaSet", "web", "p", 0), pod("a1", "ReplicaSet", "web", "healthy", 300))
+		cluster.Budgets = append(cluster.Budgets, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				Selector:       &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
+				MaxUnavailable: new(intstr.FromInt32(int32(test.unavailable))),
+			},
+		})
+		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict, Unready: test.unready})}
+		if got := silent(t, cluster, 10*time.Minute, cluster.Nodes[2]).Summary.Left; got != test.left {
+			t.Errorf("%+v: %d pods leave", test, got)
+		}
+	}
+}
+
+// These are rows of the table in the README: what kube-controller-manager does is what a simulation plays where it
+// evicts.
+
+// evictedByBuiltIn returns a node with pods, and one for successors, where kube-controller-manager evicts.
+func evictedByBuiltIn(pods int, change ...func(*corev1.Pod)) *state.Cluster {
+	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "node"), node("a", "m")}}
+	for i := range pods {
+		p := pod("node", "ReplicaSet", "web", fmt.Sprintf("web-%04d", i), 60)
+		for _, change := range change {
+			change(p)
+		}
+		cluster.Pods = append(cluster.Pods, p)
+	}
+	return statetest.BuiltInEvicts(cluster, noon.Add(-time.Hour), noon)
+}
+
+const tainting = "{at: 0s, taint: {nodes: [node], taints: ['k:NoExecute']}}"
+
+// leaveAt returns when pods leave, soonest first.
+func leaveAt(report *cliv1alpha1.SimulationReport) (all []time.Duration) {
+	for _, pod := range report.Pods {
+		if pod.LeavesAt != nil {
+			all = append(all, pod.LeavesAt.Duration)
+		}
+	}
+	slices.Sort(all)
+	return all
+}
+
+func noted(t *testing.T, report *cliv1alpha1.SimulationReport, want string) {
+	t.Helper()
+	if !slices.Contains(report.Notes, want) {
+		t.Errorf("the notes are %q, want %q", report.Notes, want)
+	}
+}
+
+func TestWhereKubeControllerManagerEvictsItsTimersDecide(t *testing.T) {
+	both := []func(*corev1.Pod){statetest.Tolerating("k", 120), statetest.Tolerating("two", 4)}
+	for name, test := range map[string]struct {
+		steps []string
+		leave []time.Duration
+		note  string
+	}{
+		"a second taint that is tolerated for less is ignored": {
+			[]string{tainting, "{at: 10s, taint: {nodes: [node], taints: ['two:NoExecute']}}"}, []time.Duration{2 * time.Minute},
+			"With Taintkeeper it would be different for 1 pod: 1 would leave earlier.",
+		},
+		"an untaint in time saves it": {[]string{tainting, "{at: 119s, taint: {nodes: [node], taints: ['k-']}}"}, nil, ""},
+		"a new leader, after an outage, begins the countdown again": {
+			[]string{tainting, "{at: 60s, apiServerDown: 30s}"}, []time.Duration{210 * time.Second},
+			"With Taintkeeper it would be different for 1 pod: 1 would leave earlier.",
+		},
+		"a leader outlives a short outage": {[]string{tainting, "{at: 60s, apiServerDown: 9s}"}, []time.Duration{2 * time.Minute}, ""},
+		"a delete that falls into one is forgotten": {
+			[]string{tainting, "{at: 115s, apiServerDown: 9s}"}, nil, "With Taintkeeper it would be different for 1 pod: 1 would leave.",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			report := play(t, evictedByBuiltIn(1, both...), test.steps...)
+			if got := leaveAt(report); !slices.Equal(got, test.leave) {
+				t.Errorf("pods leave at %v, want %v", got, test.leave)
 			}
-			is := pod(n.Name, "DaemonSet", "web", "web-"+n.Name, 60)
-			is.Spec.Tolerations = append(is.Spec.Tolerations, corev1.Toleration{Key: "k", Operator: corev1.TolerationOpExists, TolerationSeconds: new(int64(60))})
-			cluster.Pods = append(cluster.Pods, is)
-		}
-		cluster.Budgets = []*policyv1.PodDisruptionBudget{allowing(1)}
-		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})}
-		left := 0
-		for _, is := range courseOf(t, cluster).Pods {
-			if !is.Leaves.IsZero() {
-				left++
+			if test.note != "" {
+				noted(t, report, test.note)
 			}
-		}
-		if left != test.left {
-			t.Errorf("with the NoSchedule taint %q, %d pods leave, want %d", test.taint, left, test.left)
-		}
+		})
 	}
 }

@@ -4,7 +4,6 @@
 package course_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -15,7 +14,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -27,11 +25,8 @@ import (
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/course"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 	"github.com/taintkeeper/taintkeeper/internal/readiness"
-	"github.com/taintkeeper/taintkeeper/taints"
 )
 
 var (
@@ -162,26 +157,6 @@ func TestTheReportSaysWhichClusterAndWhichTaintsThereWere(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, report.Nodes); diff != "" {
 		t.Errorf("other nodes (-want +got):\n%s", diff)
-	}
-}
-
-func TestAStatefulSetsPodHasASuccessorOnlyWhenItIsGone(t *testing.T) {
-	for name, test := range map[string]struct{ step, want string }{
-		"its node comes back": {
-			"{at: 10m, back: {nodes: [b1]}}", "50s StatefulSet shop/db has 0 of 1 replica, for at most 9m45s",
-		},
-		"its node is out of service": {
-			"{at: 5m, taint: {nodes: [b1], taints: ['node.kubernetes.io/out-of-service=yes:NoExecute']}}",
-			"50s StatefulSet shop/db has 0 of 1 replica, for 4m15s",
-		},
-		"neither": {"{at: 10m, back: {nodes: [b2]}}", "50s StatefulSet shop/db has 0 of 1 replica, until the end"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			lines := story(play(t, small(pod("b1", "StatefulSet", "db", "db-0", 60)), "{at: 0s, silent: {nodes: [b1]}}", test.step))
-			if !slices.Contains(lines, test.want) {
-				t.Errorf("the story is %q, want %q in it", lines, test.want)
-			}
-		})
 	}
 }
 
@@ -399,118 +374,6 @@ func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
 	}
 }
 
-func TestAJobThatFailsEndsItsOtherPods(t *testing.T) {
-	cluster := small(pod("b1", "Job", "job", "p", 60), pod("a1", "Job", "job", "q", 60))
-	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
-	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
-	checkStory(t, report,
-		"1m0s node b1: taint k:NoExecute set",
-		"1m0s 1 pod leaves node b1 because of k:NoExecute",
-		"1m0s Job shop/job fails, and its other pods are deleted",
-		"1m0s Job shop/job has 0 of 2 replicas, until the end",
-	)
-	const why = "With the pods that leave, its Job has more failed pods than its backoffLimit of 0 allows, so the Job fails."
-	for _, pod := range report.Pods {
-		if pod.LeavesAt == nil || pod.LeavesAt.Duration != time.Minute || pod.NoSuccessor != why {
-			t.Errorf("pod %s leaves at %v and has no successor because %q, want 1m0s and %q", pod.Name, pod.LeavesAt, pod.NoSuccessor, why)
-		}
-	}
-	var nodes []string
-	for _, node := range report.Nodes {
-		nodes = append(nodes, node.Name)
-	}
-	if want := []string{"a1", "b1"}; !slices.Equal(nodes, want) {
-		t.Errorf("the nodes are %q, want %q, as pods leave both", nodes, want)
-	}
-}
-
-func TestPodsThatHaveFinishedDoNotMakeTheirJobFail(t *testing.T) {
-	done := pod("b1", "Job", "job", "p", 60)
-	done.Status.Phase = corev1.PodSucceeded
-	cluster := small(done, pod("a1", "Job", "job", "q", 60))
-	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
-	checkStory(t, play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}"),
-		"1m0s node b1: taint k:NoExecute set",
-		"1m0s 1 pod leaves node b1 because of k:NoExecute",
-	)
-}
-
-func TestAJobThatFailsEndsItsPodsThatWaitedAtTheStart(t *testing.T) {
-	waits := pod("", "Job", "job", "q", 60)
-	waits.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	cluster := small(pod("b1", "Job", "job", "p", 60), waits)
-	for _, node := range cluster.Nodes {
-		node.Spec.Taints = []corev1.Taint{{Key: "closed", Effect: corev1.TaintEffectNoSchedule}}
-		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
-	}
-	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
-	lines := story(playOptions(t, cluster, course.Options{WhereTo: true}, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 2m, taint: {nodes: [a1], taints: ['closed-']}}"))
-	if want := "1m0s Job shop/job has 0 of 1 replica, until the end"; !slices.Contains(lines, want) {
-		t.Errorf("the story is %q, want %q in it", lines, want)
-	}
-}
-
-func TestAJobMakesNoOtherPodForSomeTimeAfterOneThatFailed(t *testing.T) {
-	cluster := small(pod("b1", "Job", "job", "p", 60), pod("b1", "Job", "job", "q", 60), pod("b2", "Job", "other", "r", 60))
-	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}}, {ObjectMeta: metav1.ObjectMeta{UID: "other"}}}
-	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
-	lines := story(report)
-	for _, want := range []string{
-		"1m0s Job shop/job has 0 of 2 replicas, for 25s", // two failed, so it waits for 20 s
-		"1m0s Job shop/other has 0 of 1 replica, for 15s",
-	} {
-		if !slices.Contains(lines, want) {
-			t.Errorf("the story is %q, want %q in it", lines, want)
-		}
-	}
-}
-
-func TestPoliciesDoNotHoldPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
-	tolerating := pod("b2", "DaemonSet", "agent", "agent-2", 60)
-	tolerating.Spec.Tolerations[0].Key = "k"
-	cluster := small(pod("b1", "DaemonSet", "agent", "agent-1", 60), tolerating)
-	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold})}
-	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
-	if report.Summary.Left != 1 || report.Summary.Held != 1 || report.Pods[0].Name != "agent-1" {
-		t.Errorf("%d pods leave and %d are held, want agent-1 to leave and agent-2 to be held: %+v",
-			report.Summary.Left, report.Summary.Held, report.Pods)
-	}
-}
-
-func TestNoPodLeavesWhileTheAPIServerIsDown(t *testing.T) {
-	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pod("a1", "ReplicaSet", "api", "api-1", 60)),
-		"{at: 0s, silent: {nodes: [b1]}}", "{at: 20s, apiServerDown: 10m}", "{at: 1m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
-	checkStory(t, report,
-		"0s node b1 falls silent",
-		"20s the API server is down for 10m",
-		"10m45s node b1 is unreachable", // 20 s before, 5 s of the outage and 25 s after it add up to its 50
-		"10m45s node b1 is tainted NoExecute by node health",
-		"10m45s ReplicaSet shop/web has 0 of 1 replica, for 1m5s",
-		"11m45s 1 pod leaves node b1 because of node.kubernetes.io/unreachable:NoExecute",
-	)
-	want := []string{"Step 3 is skipped: the API server is down at that time, so taints cannot be changed."}
-	if diff := cmp.Diff(want, report.Notes); diff != "" {
-		t.Errorf("other notes (-want +got):\n%s", diff)
-	}
-}
-
-func TestATaintThatIsRemovedInTimeCostsNoPod(t *testing.T) {
-	tolerating := pod("b1", "ReplicaSet", "web", "web-1", 60)
-	tolerating.Spec.Tolerations[0].Key = "k"
-	report := play(t, small(tolerating, pod("b1", "ReplicaSet", "api", "api-1", 60)),
-		"{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 90s, taint: {nodes: [b1], taints: ['k-']}}",
-		"{at: 2m, taint: {nodes: [b1], taints: ['k-']}}")
-	checkStory(t, report,
-		"1m0s node b1: taint k:NoExecute set",
-		"1m0s 1 pod leaves node b1 because of k:NoExecute",
-		"1m0s ReplicaSet shop/api has 0 of 1 replica, for 5s",
-		"1m30s node b1: taint k removed",
-	)
-	if len(report.Notes) != 1 || !strings.HasPrefix(report.Notes[0], "Step 3 skips node b1: ") {
-		t.Errorf("the notes are %q, want one about the taint that is not there", report.Notes)
-	}
-}
-
 func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 	const silence = "{at: 0s, silent: {nodes: [b1, b1]}}"
 	for name, test := range map[string]struct {
@@ -544,147 +407,6 @@ func TestStepsThatCannotHappenAreNotedAndNotTold(t *testing.T) {
 				t.Errorf("the story is %q, want %d lines; other notes (-want +got):\n%s", story(report), test.told, diff)
 			}
 		})
-	}
-}
-
-func TestANodeThatIsBackInAnOutageIsReadyAfterIt(t *testing.T) {
-	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600))
-	report := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 5m, apiServerDown: 10m}", "{at: 6m, back: {nodes: [b1]}}")
-	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, for 14m10s") {
-		t.Errorf("the story is %q, want no replica until the outage is over", lines)
-	}
-	report = play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 5m, apiServerDown: 10m}", "{at: 6m, back: {nodes: [b1]}}",
-		"{at: 7m, silent: {nodes: [b1]}}")
-	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, until the end") {
-		t.Errorf("the story is %q, want no replica, as the node was back only while nobody could hear it", lines)
-	}
-}
-
-func TestPodsOnANodeThatWasSilentAtTheStartAreReadyWhenItIsBack(t *testing.T) {
-	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 3600), pod("a1", "ReplicaSet", "web", "web-2", 60))
-	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionUnknown
-	cluster.Pods[0].Status.Conditions[1].Status = corev1.ConditionFalse // node health sets this for pods on silent nodes
-	report := play(t, cluster, "{at: 5m, back: {nodes: [b1]}}", "{at: 10m, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
-	if report.Summary.Left != 1 || report.Summary.WorkloadsLost != 0 {
-		t.Errorf("the story is %q, want web-1 to be ready when web-2 leaves", story(report))
-	}
-}
-
-func TestAPodThatWaitedAtTheStartIsNotReadyWithoutARoom(t *testing.T) {
-	pending := pod("", "ReplicaSet", "web", "web-2", 60)
-	pending.Status = corev1.PodStatus{Phase: corev1.PodPending}
-	report := play(t, small(pod("b1", "ReplicaSet", "web", "web-1", 60), pending), "{at: 0s, silent: {nodes: [b1]}}")
-	if lines := story(report); !slices.Contains(lines, "50s ReplicaSet shop/web has 0 of 1 replica, for 1m5s") {
-		t.Errorf("the story is %q, want no replica until web-1 has a successor", lines)
-	}
-}
-
-func TestAPodThatWasTerminatingAtTheStartHasOneSuccessor(t *testing.T) {
-	leaving := pod("b1", "StatefulSet", "db", "db-0", 60)
-	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
-	cluster := small(leaving, pod("a1", "StatefulSet", "db", "db-1", 60))
-	cluster.Nodes[2].Status.Conditions[0].Status = corev1.ConditionFalse
-	cluster.Nodes[2].Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute}}
-	report := play(t, cluster, "{at: 0s, taint: {nodes: [a1], taints: ['k:NoExecute']}}")
-	if len(report.Workloads) != 1 || report.Workloads[0].AtEnd != 2 {
-		t.Errorf("the workloads are %+v, want one with 2 replicas at the end", report.Workloads)
-	}
-}
-
-// Each pod of a StatefulSet has its own claim, so one that is tied to a zone says nothing about the others.
-func TestAPodThatIsTiedToItsZoneKeepsNoSiblingFromAnother(t *testing.T) {
-	first, second := pod("b1", "StatefulSet", "db", "db-0", 60), pod("b1", "StatefulSet", "db", "db-1", 60)
-	cluster := small(first, second)
-	for i, is := range []*corev1.Pod{first, second} {
-		claim, volume := fmt.Sprintf("data-db-%d", i), fmt.Sprintf("pv-%d", i)
-		is.Spec.Volumes = []corev1.Volume{{Name: "data", VolumeSource: corev1.VolumeSource{
-			PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim},
-		}}}
-		cluster.Claims = append(cluster.Claims, &corev1.PersistentVolumeClaim{
-			ObjectMeta: metav1.ObjectMeta{
-				Namespace: "shop", Name: claim, UID: types.UID(claim),
-				Annotations: map[string]string{"pv.kubernetes.io/bind-completed": "yes"},
-			},
-			Spec:   corev1.PersistentVolumeClaimSpec{VolumeName: volume},
-			Status: corev1.PersistentVolumeClaimStatus{Phase: corev1.ClaimBound},
-		})
-		cluster.Volumes = append(cluster.Volumes, &corev1.PersistentVolume{
-			ObjectMeta: metav1.ObjectMeta{Name: volume},
-			Spec: corev1.PersistentVolumeSpec{
-				ClaimRef: &corev1.ObjectReference{Namespace: "shop", Name: claim, UID: types.UID(claim)},
-			},
-		})
-	}
-	cluster.Volumes[0].Spec.NodeAffinity = &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}},
-		}}},
-	}}
-	for _, node := range cluster.Nodes {
-		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("10")}
-	}
-	for managed, waits := range map[appsv1.PodManagementPolicyType]bool{
-		appsv1.ParallelPodManagement: false, appsv1.OrderedReadyPodManagement: true, "": true,
-	} {
-		cluster.StatefulSets = []*appsv1.StatefulSet{{
-			ObjectMeta: metav1.ObjectMeta{UID: "db"}, Spec: appsv1.StatefulSetSpec{PodManagementPolicy: managed},
-		}}
-		report := playOptions(t, cluster, course.Options{WhereTo: true},
-			"{at: 1m, taint: {nodes: [b1, b2, b3], taints: ['k:NoExecute']}}")
-		where, why := map[string]string{}, ""
-		for _, told := range report.Pods {
-			if where[told.Name] = told.SuccessorNode; told.Name == "db-1" {
-				why = told.NoSuccessor
-			}
-		}
-		if where["db-0"] != "" || (where["db-1"] == "") != waits {
-			t.Errorf("%s: the successors go to %v, want only that of db-1 to find a node: %t", managed, where, !waits)
-		}
-		if want := "Its StatefulSet creates its pods in order, and db-0 is not ready."; waits && why != want {
-			t.Errorf("%s: db-1 has no successor: %q, want %q", managed, why, want)
-		}
-	}
-}
-
-func TestAStatefulSetCreatesItsPodsInOrder(t *testing.T) {
-	for managed, ready := range map[appsv1.PodManagementPolicyType][]time.Duration{
-		appsv1.ParallelPodManagement: {95 * time.Second, 95 * time.Second}, "": {95 * time.Second, 100 * time.Second}, // with grace periods of 30 s
-	} {
-		cluster := small(pod("b1", "StatefulSet", "db", "db-0", 60), pod("b2", "StatefulSet", "db", "db-1", 60))
-		cluster.StatefulSets = []*appsv1.StatefulSet{{
-			ObjectMeta: metav1.ObjectMeta{UID: "db"}, Spec: appsv1.StatefulSetSpec{PodManagementPolicy: managed},
-		}}
-		report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}")
-		steps := report.Workloads[0].Steps
-		var got []time.Duration
-		for number := range ready {
-			for _, step := range steps[1:] {
-				if step.Ready > number {
-					got = append(got, step.At.Duration)
-					break
-				}
-			}
-		}
-		if !slices.Equal(got, ready) {
-			t.Errorf("%s: one and two replicas are ready at %v, want %v: %+v", managed, got, ready, steps)
-		}
-	}
-}
-
-func TestOutagesThatOverlapAreOne(t *testing.T) {
-	cluster := small(pod("b1", "ReplicaSet", "web", "web-1", 60))
-	one := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 15m}")
-	two := play(t, cluster, "{at: 0s, silent: {nodes: [b1]}}", "{at: 10s, apiServerDown: 10m}", "{at: 5m10s, apiServerDown: 10m}")
-	if diff := cmp.Diff(one.Nodes, two.Nodes); diff != "" {
-		t.Errorf("other taints (-one +two):\n%s", diff)
-	}
-}
-
-func TestStaticPodsAreNoWorkload(t *testing.T) {
-	static := pod("b1", "Node", "b1", "proxy", 60)
-	static.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "hash"}
-	if report := play(t, small(static), "{at: 0s, silent: {nodes: [b1]}}"); len(report.Workloads) > 0 || len(report.Pods) > 0 {
-		t.Errorf("%+v lose replicas and %+v leave, want none", report.Workloads, report.Pods)
 	}
 }
 
@@ -831,158 +553,6 @@ func TestABreakerWithTheDefaultsSeesAnOutageThatNodeHealthTaintsNodeByNode(t *te
 	}
 }
 
-// The breaker is open from 1m, when 6 pods are due, until 10 s after 4 of them may stay. Meanwhile, the deadline of the
-// others would be over.
-func TestADeadlineCountsFromWhenABreakerCloses(t *testing.T) {
-	pods := webs(2, "b1")
-	for i := range 4 {
-		pods = append(pods, pod("b2", "ReplicaSet", "api", fmt.Sprint("api-", i), 60))
-	}
-	cluster := small(pods...)
-	brake := policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(3), Settle: &metav1.Duration{Duration: 10 * time.Second}}})
-	brake.Name = "brake"
-	cluster.Policies = []*v1alpha1.EvictionPolicy{brake, policyOf(v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: 2 * time.Minute},
-		PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": "web"}},
-	})}
-	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1, b2], taints: ['k:NoExecute']}}", "{at: 10m, taint: {nodes: [b2], taints: ['k-']}}")
-	var left []time.Duration
-	for _, pod := range report.Pods {
-		if pod.LeavesAt != nil {
-			left = append(left, pod.LeavesAt.Duration)
-		}
-	}
-	want := 12*time.Minute + 20*time.Second // the other breaker lets them settle when the deadline is over
-	if diff := cmp.Diff([]time.Duration{want, want}, left); diff != "" {
-		t.Errorf("pods leave at other times (-want +got):\n%s\nthe story is %q", diff, story(report))
-	}
-}
-
-func TestABreakerDoesNotCountThePodsOfAJobThatHasFailed(t *testing.T) {
-	pods := append(webs(4, "b2"), pod("b1", "Job", "job", "p", 60))
-	for i := range 10 {
-		pods = append(pods, pod("a1", "Job", "job", fmt.Sprint("q", i), 60))
-	}
-	cluster := small(pods...)
-	cluster.Jobs = []*batchv1.Job{{ObjectMeta: metav1.ObjectMeta{UID: "job"}, Spec: batchv1.JobSpec{BackoffLimit: new(int32(0))}}}
-	cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
-	})}
-	report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}", "{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
-	if report.Summary.Held != 4 {
-		t.Errorf("%d are held, want the 4 that are left, as all of them are due: %q", report.Summary.Held, story(report))
-	}
-}
-
-func TestAPodThatWaitsForAPaceIsHeldByThePolicyThatHasIt(t *testing.T) {
-	for _, action := range []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict} {
-		t.Run(string(action), func(t *testing.T) {
-			cluster := small(webs(2, "b1")...)
-			paced := policyOf(v1alpha1.EvictionPolicySpec{
-				Action: action, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: time.Hour}, Scope: v1alpha1.ScopeCluster},
-			})
-			other := policyOf(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete})
-			other.Name = "a"
-			cluster.Policies = []*v1alpha1.EvictionPolicy{other, paced}
-			two := intstr.FromInt32(2)
-			cluster.Budgets = []*policyv1.PodDisruptionBudget{{
-				ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "web"},
-				Spec:       policyv1.PodDisruptionBudgetSpec{MaxUnavailable: &two, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
-			}}
-			report := play(t, cluster, "{at: 1m, taint: {nodes: [b1], taints: ['k:NoExecute']}}")
-			var held []string
-			for _, pod := range report.Pods {
-				if pod.HeldBy != "" {
-					held = append(held, pod.HeldBy)
-				}
-			}
-			if want := []string{"EvictionPolicy p has used up its pace"}; !slices.Equal(held, want) {
-				t.Errorf("%q are held, want %q", held, want)
-			}
-		})
-	}
-}
-
-// TestASimulationAgreesWithThePlan compares the two on random clusters, half of which have policies: a plan says when
-// each pod leaves.
-func TestASimulationAgreesWithThePlan(t *testing.T) {
-	for seed := range uint64(60) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 1))
-			cluster := randomCluster(random)
-			if seed%2 == 0 {
-				drawPolicies(random, cluster)
-			}
-			if seed%3 == 0 {
-				statetest.BuiltInEvicts(cluster, noon.Add(-time.Duration(random.IntN(600))*time.Second), noon)
-			}
-			made := planOf(t, cluster)
-			want, got := map[string]string{}, map[string]string{}
-			for _, pod := range made.Pods {
-				at := pod.Due
-				if pod.Answer != nil {
-					at = pod.Answer.LeavesAt
-				}
-				if at != nil && at.Sub(noon) <= 30*time.Minute {
-					want[pod.Name] = max(at.Sub(noon), 0).String()
-				}
-			}
-			step := "{at: 0s, taint: {selector: topology.kubernetes.io/zone=b, taints: ['k=v:NoExecute']}}"
-			for _, pod := range play(t, cluster, step).Pods {
-				if pod.LeavesAt != nil && pod.UID != "" {
-					got[pod.Name] = pod.LeavesAt.Duration.String()
-				}
-			}
-			if diff := cmp.Diff(want, got); diff != "" {
-				t.Errorf("pods leave at other times than planned (-plan +simulation):\n%s", diff)
-			}
-		})
-	}
-}
-
-// drawPolicies draws a budget and policies.
-func drawPolicies(random *rand.Rand, cluster *state.Cluster) {
-	cluster.Budgets = append(cluster.Budgets, &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "w1"},
-		Spec: policyv1.PodDisruptionBudgetSpec{
-			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "w1"}}, MaxUnavailable: new(intstr.FromInt32(random.Int32N(3))),
-		},
-	})
-	for i := range 1 + random.IntN(2) {
-		policy := policyOf(v1alpha1.EvictionPolicySpec{
-			Action: []v1alpha1.EvictionAction{v1alpha1.ActionDelete, v1alpha1.ActionEvict, v1alpha1.ActionHold}[random.IntN(3)],
-		})
-		policy.Name = fmt.Sprint("p", i)
-		if random.IntN(2) == 0 {
-			policy.Spec.Deadline = &metav1.Duration{Duration: time.Duration(random.IntN(600)) * time.Second}
-		}
-		if random.IntN(2) == 0 {
-			policy.Spec.Pace = &v1alpha1.EvictionPace{Pods: 1 + random.Int32N(3), Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeZone}
-		}
-		if random.IntN(2) == 0 {
-			policy.Spec.Breaker = &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString(fmt.Sprint(20+random.IntN(70), "%"))}
-		}
-		cluster.Policies = append(cluster.Policies, policy)
-	}
-}
-
-// planOf returns the plan in which zone b is tainted.
-func planOf(t *testing.T, cluster *state.Cluster) *cliv1alpha1.TaintPlan {
-	t.Helper()
-	nodes := slices.DeleteFunc(slices.Clone(cluster.Nodes), func(node *corev1.Node) bool {
-		return node.Labels[corev1.LabelTopologyZone] != "b"
-	})
-	edit, err := taints.ParseEdit("k=v:NoExecute")
-	if err != nil {
-		t.Fatal(err)
-	}
-	made, err := plan.Make(t.Context(), cluster, plan.Request{Nodes: nodes, Edit: edit, Overwrite: taints.OverwriteExisting, At: noon})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return made
-}
-
 // randomCluster returns a cluster in which the nodes of zone a have no NoExecute taints.
 func randomCluster(random *rand.Rand) *state.Cluster {
 	cluster := &state.Cluster{}
@@ -1000,45 +570,10 @@ func randomCluster(random *rand.Rand) *state.Cluster {
 	return cluster
 }
 
-func TestTheSameInputGivesTheSameBytes(t *testing.T) {
-	bytes := func() string {
-		random := rand.New(rand.NewPCG(7, 1))
-		cluster := randomCluster(random)
-		cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf(v1alpha1.EvictionPolicySpec{
-			Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: v1alpha1.ScopeZone},
-			Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("90%")},
-		})}
-		printed, err := json.Marshal(play(t, cluster, "{at: 0s, silent: {selector: topology.kubernetes.io/zone=b}}", "{at: 6m, back: {all: true}}"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(printed)
-	}
-	first := bytes()
-	for range 20 {
-		if diff := cmp.Diff(first, bytes()); diff != "" {
-			t.Fatalf("another report (-first +later):\n%s", diff)
-		}
-	}
-}
-
-// crowded returns nodes n1, with a pod of a StatefulSet and one of a ReplicaSet, and n2, with room for one of them.
-func crowded(set, web int32) *state.Cluster {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "n1"), node("b", "n2")},
-		Pods:  []*corev1.Pod{pod("n1", "StatefulSet", "a-db", "a-db-0", 60), pod("n1", "ReplicaSet", "web", "web-1", 60)},
-	}
-	for _, node := range cluster.Nodes {
-		node.Status.Allocatable = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("1")}
-	}
-	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
-	cluster.Pods[0].Spec.Priority, cluster.Pods[1].Spec.Priority = &set, &web
-	return cluster
-}
-
 func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
-	const drain = "{at: 1m, taint: {nodes: [n1], taints: ['k:NoExecute']}}"
-	report := playOptions(t, crowded(0, 0), course.Options{WhereTo: true}, drain)
+	cluster := narrow([]string{"n1", "n2"}, pod("n1", "StatefulSet", "a-db", "a-db-0", 60), pod("n1", "ReplicaSet", "web", "web-1", 60))
+	cluster.Nodes[0].Status.Allocatable[corev1.ResourcePods] = resource.MustParse("2")
+	report := playOptions(t, cluster, course.Options{WhereTo: true}, drainN1)
 	checkStory(t, report,
 		"1m0s node n1: taint k:NoExecute set",
 		"1m0s 2 pods leave node n1 because of k:NoExecute",
@@ -1046,14 +581,4 @@ func TestTheLastPlaceGoesToTheSuccessorThatIsCreatedFirst(t *testing.T) {
 		"1m0s ReplicaSet shop/web has 0 of 1 replica, for 5s",
 		"1m30s 1 pod finds no room: StatefulSet shop/a-db",
 	)
-}
-
-func TestAPodThatIsTerminatingStaysIfItsNodeFallsSilent(t *testing.T) {
-	leaving := pod("b1", "StatefulSet", "db", "db-0", 60)
-	leaving.DeletionTimestamp = &metav1.Time{Time: noon}
-	report := play(t, small(leaving, pod("b2", "StatefulSet", "db", "db-1", 60)), "{at: 0s, silent: {nodes: [b1]}}",
-		"{at: 5m, taint: {nodes: [b2], taints: ['k:NoExecute']}}")
-	if lines := story(report); !slices.Contains(lines, "5m0s StatefulSet shop/db has 0 of 1 replica, until the end") {
-		t.Errorf("the story is %q, want no replica after db-1 has left, as db-0 still exists and has no successor", lines)
-	}
 }

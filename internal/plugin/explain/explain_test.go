@@ -15,9 +15,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/explain"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
@@ -91,6 +91,91 @@ func TestAnExplanationTellsThePodsApartOverWhichNoTaintDecides(t *testing.T) {
 	}
 }
 
+func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
+	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
+		written := pod("p")
+		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
+		notes := strings.Join(explained(explain.Subject{Pod: written, Node: node("n")}).Notes, " ")
+		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
+			t.Errorf("%s: the notes are %q", manager, notes)
+		}
+	}
+}
+
+func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
+	k := exists("k", "")
+	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
+	written := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
+	owned := ownedBy("ReplicaSet", "rs")
+	for want, subject := range map[string]explain.Subject{
+		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
+		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
+		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
+		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
+		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
+			Pod: pod("p", owned), Template: &state.Template{Kind: "ReplicaSet", Name: "rs"},
+		},
+	} {
+		tolerates(k)(subject.Pod)
+		if got := explained(subject).Tolerations[0].OriginDetail; got != want {
+			t.Errorf("it says %q, want %q", got, want)
+		}
+	}
+}
+
+func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
+	e := explained(explain.Subject{
+		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
+		Pod: pod("p", tolerates(
+			exists("k", corev1.TaintEffectNoExecute, 3700),
+			equals("k", "1", corev1.TaintEffectNoExecute),
+			exists("", corev1.TaintEffectNoSchedule),
+			exists("s", corev1.TaintEffectNoSchedule),
+			exists("k", ""),
+		)),
+	})
+	var shadowed []int
+	for _, toleration := range e.Tolerations {
+		by := -1
+		if toleration.ShadowedBy != nil {
+			by = *toleration.ShadowedBy
+		}
+		shadowed = append(shadowed, by)
+	}
+	if want := []int{-1, 0, -1, 2, -1}; !slices.Equal(shadowed, want) {
+		t.Errorf("they are shadowed by %v, want %v", shadowed, want)
+	}
+	if got, want := e.Taints[0].Shadowed, []int{1, 4}; !slices.Equal(got, want) || *e.Taints[0].Toleration != 0 {
+		t.Errorf("taint k is matched too late by %v, want %v", got, want)
+	}
+	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
+		t.Errorf("taint s is matched too late by %v, want %v", got, want)
+	}
+}
+
+func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		taint []string
+		want  *int64
+	}{
+		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
+		"tolerated indefinitely":                   {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
+		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
+		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
+		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
+	} {
+		class := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
+		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
+			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
+		}
+	}
+	one := explained(explain.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
+	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule, l:NoSchedule." {
+		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
+	}
+}
+
 func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *testing.T) {
 	boundAt := func(ago time.Duration) func(*corev1.Pod) {
 		return func(pod *corev1.Pod) {
@@ -160,6 +245,36 @@ func TestAPodIsDueItsTolerationSecondsAfterTheLaterOfItsTaintAndItsBinding(t *te
 	}
 }
 
+func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
+	for name, test := range map[string]struct {
+		tolerations []corev1.Toleration
+		taint       string
+		tolerated   cliv1alpha1.Tolerance
+		due         bool
+		matches     string // of the first and second toleration
+	}{
+		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
+		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
+		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
+		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
+		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
+		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
+	} {
+		e := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
+		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
+			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
+		}
+		var matches []string
+		for _, toleration := range e.Tolerations {
+			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
+		}
+		if got := strings.Join(matches, " "); got != test.matches {
+			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
+		}
+	}
+}
+
 func TestOneTolerationCoversAnotherIfItMatchesEveryTaintThatTheOtherMatches(t *testing.T) {
 	all, every := allTolerations(), everyTaint()
 	matcher := taints.Matcher{}
@@ -205,36 +320,6 @@ func everyTaint() []corev1.Taint {
 		}
 	}
 	return every
-}
-
-func TestATolerationAfterOneThatMatchesTheSameTaintsNeverCounts(t *testing.T) {
-	e := explained(explain.Subject{
-		Node: node("n", "k=1:NoExecute", "s:NoSchedule"),
-		Pod: pod("p", tolerates(
-			exists("k", corev1.TaintEffectNoExecute, 3700),
-			equals("k", "1", corev1.TaintEffectNoExecute),
-			exists("", corev1.TaintEffectNoSchedule),
-			exists("s", corev1.TaintEffectNoSchedule),
-			exists("k", ""),
-		)),
-	})
-	var shadowed []int
-	for _, toleration := range e.Tolerations {
-		by := -1
-		if toleration.ShadowedBy != nil {
-			by = *toleration.ShadowedBy
-		}
-		shadowed = append(shadowed, by)
-	}
-	if want := []int{-1, 0, -1, 2, -1}; !slices.Equal(shadowed, want) {
-		t.Errorf("they are shadowed by %v, want %v", shadowed, want)
-	}
-	if got, want := e.Taints[0].Shadowed, []int{1, 4}; !slices.Equal(got, want) || *e.Taints[0].Toleration != 0 {
-		t.Errorf("taint k is matched too late by %v, want %v", got, want)
-	}
-	if got, want := e.Taints[1].Shadowed, []int{3}; !slices.Equal(got, want) || *e.Taints[1].Toleration != 2 {
-		t.Errorf("taint s is matched too late by %v, want %v", got, want)
-	}
 }
 
 func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
@@ -326,84 +411,6 @@ func TestTheOriginOfATolerationFollowsFromTheTemplateOrItsForm(t *testing.T) {
 				t.Errorf("it is of %s, for certain: %t (%s); want %s, %t", got.Origin, got.Certain, got.OriginDetail, test.origin, test.certain)
 			}
 		})
-	}
-}
-
-func TestATemplateIsReadTogetherWithWhoWroteIt(t *testing.T) {
-	object := &unstructured.Unstructured{Object: map[string]any{
-		"kind": "Deployment",
-		"metadata": map[string]any{"name": "d", "managedFields": []any{
-			map[string]any{"manager": "kubectl-edit", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:template": map[string]any{"f:spec": map[string]any{"f:tolerations": map[string]any{}}}}}},
-			map[string]any{"manager": "autoscaler", "fieldsV1": map[string]any{"f:spec": map[string]any{"f:replicas": map[string]any{}}}},
-		}},
-		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": []any{
-			map[string]any{"key": "k", "operator": "Exists", "tolerationSeconds": int64(5)},
-		}}}},
-	}}
-	got, err := state.TemplateOf(object)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := &state.Template{Kind: "Deployment", Name: "d", Tolerations: []corev1.Toleration{exists("k", "", 5)}, Writers: []string{"kubectl-edit"}}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("the template (-want +got):\n%s", diff)
-	}
-	object.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"tolerations": "none"}}}
-	if _, err := state.TemplateOf(object); err == nil || !strings.Contains(err.Error(), "template of Deployment d") {
-		t.Errorf("broken tolerations: %v", err)
-	}
-}
-
-func TestNodesAreTheSameToAPendingPodIfTheirTaintsAre(t *testing.T) {
-	cordoned := node("c1")
-	cordoned.Spec.Unschedulable = true
-	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
-	e := explained(explain.Subject{
-		Pod: pod("p", unbound, tolerating("spot", 600)),
-		Nodes: []*corev1.Node{
-			node("z1"), cordoned, node("a2", "x:NoSchedule", "y=1:NoExecute"), node("a1", "y=1:NoExecute", "x:NoSchedule"),
-			node("s1", "spot:NoExecute", "soft:PreferNoSchedule"), node("g1", "gpu:NoSchedule"), node("g2", "gpu:NoSchedule"), node("g3", "gpu:NoSchedule"),
-		},
-	})
-	gpu, cordon := exists("gpu", corev1.TaintEffectNoSchedule), exists(corev1.TaintNodeUnschedulable, corev1.TaintEffectNoSchedule)
-	y := corev1.Toleration{Key: "y", Operator: corev1.TolerationOpEqual, Value: "1", Effect: corev1.TaintEffectNoExecute}
-	want := []cliv1alpha1.NodeClass{
-		{Taints: []string{"gpu:NoSchedule"}, Nodes: []string{"g1", "g2", "g3"}, Refuse: []string{"gpu:NoSchedule"}, Missing: []corev1.Toleration{gpu}},
-		{
-			Taints: []string{"x:NoSchedule", "y=1:NoExecute"}, Nodes: []string{"a1", "a2"},
-			Refuse: []string{"x:NoSchedule", "y=1:NoExecute"}, Missing: []corev1.Toleration{exists("x", corev1.TaintEffectNoSchedule), y},
-		},
-		{
-			Taints: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Nodes: []string{"c1"},
-			Refuse: []string{corev1.TaintNodeUnschedulable + ":NoSchedule"}, Missing: []corev1.Toleration{cordon},
-		},
-		{Taints: []string{}, Nodes: []string{"z1"}},
-		{Taints: []string{"soft:PreferNoSchedule", "spot:NoExecute"}, Nodes: []string{"s1"}, LeavesAfterSeconds: new(int64(600))},
-	}
-	if diff := cmp.Diff(want, e.NodeClasses); diff != "" {
-		t.Errorf("the classes (-want +got):\n%s", diff)
-	}
-	var smallest [][]corev1.Toleration
-	for _, change := range e.Changes {
-		smallest = append(smallest, change.Tolerations)
-	}
-	if diff := cmp.Diff([][]corev1.Toleration{{gpu}, nil, {exists("x", corev1.TaintEffectNoSchedule), y}}, smallest); diff != "" {
-		t.Errorf("the smallest changes (-want +got):\n%s", diff)
-	}
-	if e.Changes[0].Nodes != 3 {
-		t.Errorf("the first change is for %d nodes, want 3", e.Changes[0].Nodes)
-	}
-}
-
-func TestOnlyTheNodeOfAPendingDaemonIsListed(t *testing.T) {
-	daemon := pod("p", func(pod *corev1.Pod) {
-		pod.Spec.NodeName = ""
-		terms := []corev1.NodeSelectorTerm{{MatchFields: []corev1.NodeSelectorRequirement{{Key: "metadata.name", Operator: corev1.NodeSelectorOpIn, Values: []string{"b"}}}}}
-		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{NodeSelectorTerms: terms}}}
-	})
-	e := explained(explain.Subject{Pod: daemon, Nodes: []*corev1.Node{node("a"), node("b", "k:NoSchedule")}})
-	if len(e.NodeClasses) != 1 || !slices.Equal(e.NodeClasses[0].Nodes, []string{"b"}) {
-		t.Errorf("the classes are %+v, want node b alone", e.NodeClasses)
 	}
 }
 
@@ -579,59 +586,6 @@ func TestNotesSayWhatElseIsKnownAboutAPendingPod(t *testing.T) {
 	}
 }
 
-func TestOnlyATaintThatLetsAPendingPodInSaysWhenItWouldLeave(t *testing.T) {
-	for name, test := range map[string]struct {
-		pod   *corev1.Pod
-		taint []string
-		want  *int64
-	}{
-		"tolerated for a while":                    {pending(tolerating("k", 60)), []string{"k:NoExecute"}, new(int64(60))},
-		"tolerated indefinitely":                   {pending(tolerating("k")), []string{"k:NoExecute"}, nil},
-		"tolerated for a while, and another not":   {pending(tolerating("k", 60)), []string{"k:NoExecute", "other:NoSchedule"}, nil},
-		"not tolerated":                            {pending(), []string{"k:NoExecute"}, nil},
-		"tolerated for less than no time, at once": {pending(tolerating("k", -5)), []string{"k:NoExecute"}, new(int64(0))},
-	} {
-		class := explained(explain.Subject{Pod: test.pod, Nodes: []*corev1.Node{node("a", test.taint...)}}).NodeClasses[0]
-		if diff := cmp.Diff(test.want, class.LeavesAfterSeconds); diff != "" {
-			t.Errorf("%s: the seconds (-want +got):\n%s", name, diff)
-		}
-	}
-	one := explained(explain.Subject{Pod: pending(), Nodes: []*corev1.Node{node("a", "k:NoSchedule"), node("b", "k:NoSchedule", "l:NoSchedule")}})
-	if one.Changes[0].What != "Add a toleration for k:NoSchedule." || one.Changes[1].What != "Add tolerations for k:NoSchedule, l:NoSchedule." {
-		t.Errorf("the changes are %q and %q", one.Changes[0].What, one.Changes[1].What)
-	}
-}
-
-func TestAnExplanationSaysHowAPodToleratesEachTaintOfItsNode(t *testing.T) {
-	for name, test := range map[string]struct {
-		tolerations []corev1.Toleration
-		taint       string
-		tolerated   cliv1alpha1.Tolerance
-		due         bool
-		matches     string // of the first and second toleration
-	}{
-		"not at all":                           {nil, "k:NoExecute", cliv1alpha1.ToleratedNotAtAll, true, ""},
-		"for a while":                          {[]corev1.Toleration{exists("k", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedForAWhile, true, "1/1"},
-		"indefinitely":                         {[]corev1.Toleration{exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
-		"seconds count for NoExecute alone":    {[]corev1.Toleration{exists("k", "", 5)}, "k:NoSchedule", cliv1alpha1.ToleratedIndefinitely, false, "1/1"},
-		"no NoSchedule taint evicts":           {nil, "k:NoSchedule", cliv1alpha1.ToleratedNotAtAll, false, ""},
-		"of two that match only one counts":    {[]corev1.Toleration{exists("k", ""), exists("", "", 5)}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "1/1 1/0"},
-		"one that does not match never counts": {[]corev1.Toleration{exists("l", ""), exists("k", "")}, "k:NoExecute", cliv1alpha1.ToleratedIndefinitely, false, "0/0 1/1"},
-	} {
-		e := explained(explain.Subject{Pod: pod("p", tolerates(test.tolerations...)), Node: node("n", test.taint)})
-		if got := e.Taints[0]; got.Tolerated != test.tolerated || (got.Due != nil) != test.due {
-			t.Errorf("%s: tolerated %s, due at %v; want %s, due: %t", name, got.Tolerated, got.Due, test.tolerated, test.due)
-		}
-		var matches []string
-		for _, toleration := range e.Tolerations {
-			matches = append(matches, fmt.Sprint(len(toleration.Matches), "/", len(toleration.Counts)))
-		}
-		if got := strings.Join(matches, " "); got != test.matches {
-			t.Errorf("%s: matches and counts are %q, want %q", name, got, test.matches)
-		}
-	}
-}
-
 func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 	swapped := node("n", corev1.TaintNodeNotReady+":NoExecute", corev1.TaintNodeUnreachable+":NoExecute")
 	swapped.Spec.Taints[1].TimeAdded = new(metav1.NewTime(now.Truncate(time.Second).Add(-time.Minute)))
@@ -649,38 +603,6 @@ func TestANoteSaysWhyATaintCountsFromBeforeItWasAdded(t *testing.T) {
 		notes := strings.Join(explained(explain.Subject{Pod: test.pod, Node: test.node}).Notes, " ")
 		if got := strings.Contains(notes, "count as one taint and the other was there first"); got != test.want {
 			t.Errorf("%s: the note is there: %t, want %t", name, got, test.want)
-		}
-	}
-}
-
-func TestTheOriginOfATolerationSaysWhatIsKnown(t *testing.T) {
-	k := exists("k", "")
-	template := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}}
-	written := &state.Template{Kind: "ReplicaSet", Name: "rs", Tolerations: []corev1.Toleration{k}, Writers: []string{"helm", "kubectl-edit"}}
-	owned := ownedBy("ReplicaSet", "rs")
-	for want, subject := range map[string]explain.Subject{
-		"the template of ReplicaSet rs":                                        {Pod: pod("p", owned), Template: template},
-		"the template of ReplicaSet rs, written by helm, kubectl-edit":         {Pod: pod("p", owned), Template: written},
-		"from the owner's template, which could not be read, or from a policy": {Pod: pod("p", owned)},
-		"the pod has no owner: added by its creator or a policy":               {Pod: pod("p")},
-		"not in the template of ReplicaSet rs: added by a policy, a webhook, or someone who changed the pod": {
-			Pod: pod("p", owned), Template: &state.Template{Kind: "ReplicaSet", Name: "rs"},
-		},
-	} {
-		tolerates(k)(subject.Pod)
-		if got := explained(subject).Tolerations[0].OriginDetail; got != want {
-			t.Errorf("it says %q, want %q", got, want)
-		}
-	}
-}
-
-func TestWhoElseWroteTheTolerationsOfAPodIsNoted(t *testing.T) {
-	for manager, want := range map[string]bool{"kubectl-edit": true, "kube-controller-manager": false} {
-		written := pod("p")
-		written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: manager, FieldsV1: metav1.NewFieldsV1(`{"f:spec":{"f:tolerations":{}}}`)}}
-		notes := strings.Join(explained(explain.Subject{Pod: written, Node: node("n")}).Notes, " ")
-		if got := strings.Contains(notes, "last written by "+manager+"."); got != want {
-			t.Errorf("%s: the notes are %q", manager, notes)
 		}
 	}
 }
@@ -754,5 +676,161 @@ func TestWhatLetsAPendingPodIn(t *testing.T) {
 	got := explained(explain.Subject{Pod: pod("p"), Node: node("n", "gpu:NoExecute"), Newest: &state.Template{Tolerations: []corev1.Toleration{exists("gpu", "")}}}).Changes
 	if last := got[len(got)-1]; last.What != recreate || last.Leaves {
 		t.Errorf("a pod on a node: the changes are %+v", got)
+	}
+}
+
+func TestOfATerminatingPodAnExplanationSaysWhyAndWhatItWaitsFor(t *testing.T) {
+	// deleted requests a deletion some time ago, with 30 s for the containers.
+	deleted := func(ago time.Duration, reason, message string) func(*corev1.Pod) {
+		return func(pod *corev1.Pod) {
+			pod.DeletionTimestamp = new(metav1.NewTime(now.Add(30*time.Second - ago)))
+			pod.DeletionGracePeriodSeconds = new(int64(30))
+			if reason != "" {
+				pod.Status.Conditions = append(pod.Status.Conditions, corev1.PodCondition{
+					Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Reason: reason, Message: message,
+				})
+			}
+		}
+	}
+	kept := func(pod *corev1.Pod) { pod.Finalizers = []string{"example.com/backup"} }
+	unbound := func(pod *corev1.Pod) { pod.Spec.NodeName = "" }
+	over := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
+	ready := func(status corev1.ConditionStatus, taints ...string) *corev1.Node {
+		is := node("n", taints...)
+		is.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
+		return is
+	}
+	alive, silent := ready(corev1.ConditionTrue), ready(corev1.ConditionUnknown, "node.kubernetes.io/unreachable:NoExecute")
+	lost := ready(corev1.ConditionUnknown, corev1.TaintNodeOutOfService+":NoExecute")
+	for name, test := range map[string]struct {
+		pod   *corev1.Pod
+		node  *corev1.Node
+		waits cliv1alpha1.TerminationWait
+		says  string
+		helps int
+	}{
+		"its containers may still run": {
+			pod("p", deleted(10*time.Second, v1alpha1.TaintEvictionReason, v1alpha1.MarkMessage)), alive,
+			cliv1alpha1.WaitsForContainers, "Taintkeeper evicted it because of a NoExecute taint. Its containers have 20s more to stop.", 0,
+		},
+		"its kubelet hangs": {
+			pod("p", deleted(time.Minute, v1alpha1.TaintEvictionReason, "Taint manager: deleting due to NoExecute taint")), alive,
+			cliv1alpha1.WaitsForKubelet, "kube-controller-manager evicted it because of a NoExecute taint. Its containers should have ended 30s ago, but", 0,
+		},
+		"its kubelet is silent, even within the grace period": {
+			pod("p", deleted(10*time.Second, "EvictionByEvictionAPI", "")), silent,
+			cliv1alpha1.WaitsForSilentKubelet, "A client evicted it through the Eviction API, as kubectl drain does. It waits for the kubelet of node n", 3,
+		},
+		"its containers have ended before its kubelet fell silent": {
+			pod("p", deleted(time.Hour, "", ""), kept, over), silent,
+			cliv1alpha1.WaitsForFinalizers, "No condition of the pod says why. It waits for the finalizer example.com/backup: the controller that set it must remove it.", 0,
+		},
+		"its node is out of service": {
+			pod("p", deleted(time.Minute, "DeletionByPodGC", "")), lost,
+			cliv1alpha1.WaitsForGarbageCollection, "Pod garbage collection deletes it, because its node is gone or out of service. Node n no longer runs it", 0,
+		},
+		"a finalizer keeps it": {
+			pod("p", deleted(time.Minute, corev1.PodReasonPreemptionByScheduler, ""), kept), alive,
+			cliv1alpha1.WaitsForFinalizers, "The scheduler preempted it for a pod of higher priority. It waits for the finalizer example.com/backup", 0,
+		},
+		"a reason that is new": {
+			pod("p", deleted(time.Minute, "Other", "It is time")), alive,
+			cliv1alpha1.WaitsForKubelet, "The reason is Other: It is time. Its containers", 0,
+		},
+		"it has no node": {
+			pod("p", deleted(time.Minute, "", ""), unbound), nil,
+			cliv1alpha1.WaitsForKubelet, "No condition of the pod says why. It has no node, so the API server removes it soon.", 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := explained(explain.Subject{Pod: test.pod, Node: test.node})
+			is := e.Terminating
+			if e.State != cliv1alpha1.PodTerminating || is == nil || is.WaitsFor != test.waits {
+				t.Fatalf("state %s, waits %+v", e.State, is)
+			}
+			if is.Until.Sub(is.Since.Time) != 30*time.Second {
+				t.Errorf("terminating since %s, until %s", is.Since, is.Until)
+			}
+			if !strings.HasPrefix(e.Reason, test.says) {
+				t.Errorf("it says %q", e.Reason)
+			}
+			if len(e.Changes) != test.helps {
+				t.Errorf("what helps: %+v", e.Changes)
+			}
+		})
+	}
+}
+
+func TestAnEventExplainsAPodThatIsGone(t *testing.T) {
+	past := cliv1alpha1.Eviction{
+		At: metav1.NewMicroTime(now.Add(-time.Hour)), Due: new(metav1.NewMicroTime(now.Add(-2 * time.Hour))),
+		Namespace: "shop", Name: "cart-0", UID: "1", Node: "n", Taint: "k=v:NoExecute", By: cliv1alpha1.WhoTaintkeeper, Pods: 1,
+	}
+	e := explain.Gone(past, now)
+	if e.State != cliv1alpha1.PodGone || e.Namespace != "shop" || e.Name != "cart-0" || e.Node != "n" || e.Taint != past.Taint || e.Leaves {
+		t.Errorf("explained as %+v", e)
+	}
+}
+
+// The taint one came 20 s ago, and the taint two 10 s ago.
+func TestWhereKubeControllerManagerEvictsItsTimersExplainWhenAPodLeaves(t *testing.T) {
+	two := node("n", "one=1:NoExecute", "two=1:NoExecute")
+	for i, ago := range []time.Duration{20 * time.Second, 10 * time.Second} {
+		two.Spec.Taints[i].TimeAdded = new(metav1.NewTime(now.Add(-ago)))
+	}
+	leads := func(ago time.Duration) state.Evictor {
+		return statetest.BuiltInEvicts(&state.Cluster{}, now.Add(-ago), now).Evictor
+	}
+	patient := pod("p", tolerating("one", 120), tolerating("two", 4))
+	for name, test := range map[string]struct {
+		pod        *corev1.Pod
+		evictor    state.Evictor
+		due, start time.Duration // from now
+		taint      string
+		note       string
+		changes    []string // how suggestions begin
+	}{
+		"the second taint is ignored": {
+			patient, leads(time.Hour), 100*time.Second + 750*time.Millisecond, -19250 * time.Millisecond, "one=1:NoExecute",
+			"With Taintkeeper, the pod would leave at 2026-11-22T08:59:55Z, because of taint two.",
+			[]string{"Remove taints two=1:NoExecute, one=1:NoExecute", "In the pod, remove tolerationSeconds"},
+		},
+		"a new leader sees both": {
+			patient, leads(time.Second), 3 * time.Second, -time.Second, "two=1:NoExecute",
+			"With Taintkeeper, the pod would leave at 2026-11-22T08:59:55Z, because of taint two.", nil,
+		},
+		"the pod waits in the queue": {
+			pod("p", tolerating("one", 120)), leads(time.Hour), -9250 * time.Millisecond, -9250 * time.Millisecond, "two=1:NoExecute", "", []string{},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			is := explained(explain.Subject{Pod: test.pod, Node: two, Evictor: test.evictor})
+			if is.EvictedBy != cliv1alpha1.WhoBuiltIn || !is.Leaves || is.Due.Sub(now) != test.due || is.Taint != test.taint {
+				t.Errorf("evicted by %s, it leaves: %t, at %v, because of %s", is.EvictedBy, is.Leaves, is.Due, is.Taint)
+			}
+			if got := is.Timing.Start.Sub(now); got != test.start {
+				t.Errorf("the countdown began at %v, want %v", got, test.start)
+			}
+			if test.note != "" && !slices.Contains(is.Notes, test.note) {
+				t.Errorf("the notes are %q, want %q", is.Notes, test.note)
+			}
+			begins := func(change cliv1alpha1.SmallestChange, want string) bool { return strings.HasPrefix(change.What, want) }
+			if test.changes != nil && !slices.EqualFunc(is.Changes, test.changes, begins) {
+				t.Errorf("the changes are %+v, want %q", is.Changes, test.changes)
+			}
+		})
+	}
+}
+
+func TestAPodThatKubeControllerManagerCouldNotDeleteIsSaidToBeForgotten(t *testing.T) {
+	is := explained(explain.Subject{Pod: pod("p"), Node: node("n", "k:NoExecute"), Evictor: state.Evictor{Who: cliv1alpha1.WhoBuiltIn}})
+	forgotten := func(note string) bool {
+		return strings.HasPrefix(note, "kube-controller-manager has probably tried without success to delete the pod.")
+	}
+	if !is.Leaves || !slices.ContainsFunc(is.Notes, forgotten) {
+		t.Errorf("it leaves: %t, and the notes are %q", is.Leaves, is.Notes)
+	}
+	if i := slices.IndexFunc(is.Changes, func(c cliv1alpha1.SmallestChange) bool { return !c.Leaves }); i < 0 {
+		t.Errorf("nothing lets it stay: %+v", is.Changes)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -57,10 +56,6 @@ func tainted(spec string) func(*corev1.Node) {
 		taint.TimeAdded = &metav1.Time{Time: now.Add(-time.Hour)}
 		node.Spec.Taints = append(node.Spec.Taints, taint)
 	}
-}
-
-func labeled(key, value string) func(*corev1.Node) {
-	return func(node *corev1.Node) { node.Labels[key] = value }
 }
 
 // pod returns a pod of Deployment "app" on a node. It requests 1 CPU.
@@ -232,41 +227,9 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		want  string
 		warns string // a part of a warning; empty if there is none
 	}{
-		"to the node with room": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("full", "a", asking("4"))},
-			want: "p: b of b",
-		},
-		"to the emptier of two": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n"), pod("q", "a", owned("Deployment", "q"))},
-			want: "p: b of a+b",
-		},
 		"to the node that has its image": {
 			nodes: []*corev1.Node{a, node("b", "2", storing("registry.example/app:1")), n}, pods: []*corev1.Pod{pod("p", "n", running("registry.example/app:1"))},
 			want: "p: b of a+b",
-		},
-		"not to a node that is not selected": {
-			nodes: []*corev1.Node{a, node("b", "2", labeled("disk", "fast")), n}, pods: []*corev1.Pod{pod("p", "n", selecting("disk", "fast"))},
-			want: "p: b of b",
-		},
-		"not to a tainted node": {
-			nodes: []*corev1.Node{node("a", "1", tainted("x:NoSchedule")), b, n}, pods: []*corev1.Pod{pod("p", "n")},
-			want: "p: b of b",
-		},
-		"not to a cordoned node": {
-			nodes: []*corev1.Node{node("a", "1", func(node *corev1.Node) { node.Spec.Unschedulable = true }), b, n}, pods: []*corev1.Pod{pod("p", "n")},
-			want: "p: b of b",
-		},
-		"apart from its like": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", apart), pod("q", "a", apart)},
-			want: "p: b of b",
-		},
-		"near what it needs": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", nearDB), pod("q", "b", owned("StatefulSet", "db"))},
-			want: "p: b of b",
-		},
-		"with the zones as even as it demands": {
-			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "a", spread(corev1.DoNotSchedule)), pod("r", "a")},
-			want: "p: b of b",
 		},
 		"to the zone of its volume": {
 			nodes: []*corev1.Node{a, b, node("c", "2"), n}, pods: []*corev1.Pod{pod("p", "n", claiming("data"))}, more: boundVolume(corev1.LabelTopologyZone, "1"),
@@ -275,10 +238,6 @@ func TestASuccessorGoesWhereTheSchedulersFiltersLetIt(t *testing.T) {
 		"nowhere, if nothing has room": {
 			nodes: []*corev1.Node{a, n}, pods: []*corev1.Pod{pod("p", "n", asking("3")), pod("q", "a", asking("2"))},
 			want: "p: nowhere", warns: "0 of 2 nodes take it: 1 Insufficient cpu, 1 node(s) had untolerated taint(s).",
-		},
-		"nowhere, if the emptied zone keeps it from the others": {
-			nodes: []*corev1.Node{b, n}, pods: []*corev1.Pod{pod("p", "n", spread(corev1.DoNotSchedule)), pod("q", "b", spread(corev1.DoNotSchedule))},
-			want: "p: nowhere", warns: "1 node(s) didn't match pod topology spread constraints",
 		},
 		"nowhere, if its volume is bound to the node": {
 			nodes: []*corev1.Node{a, b, n}, pods: []*corev1.Pod{pod("p", "n", claiming("data"))}, more: boundVolume(corev1.LabelHostname, "n"),
@@ -425,114 +384,60 @@ func TestWorkloadsAreSpreadByDefault(t *testing.T) {
 	}
 }
 
-func TestSuccessorsFillGapsOneAfterTheOther(t *testing.T) {
-	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1", func(node *corev1.Node) { node.Status.Allocatable = resources("40") })}}
-	cluster.Pods = append(cluster.Pods, pod("busy", "a", asking("2")))
-	for i := range 8 {
-		cluster.Pods = append(cluster.Pods, pod(fmt.Sprintf("p%d", i), "n"))
-	}
-	made := placed(t, cluster)
-	if s := made.Summary; s.Placed != 6 || s.Nowhere != 2 {
-		t.Errorf("%d are placed and %d are not, want 6 and 2:\n%s", s.Placed, s.Nowhere, story(made))
-	}
-}
-
-func TestTheOneThatMattersMostIsPlacedFirst(t *testing.T) {
+func TestSuccessorsArePlacedOneAfterTheOther(t *testing.T) {
 	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
-		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n"), pod("q", "n", important)},
+	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1") }
+	toN2 := selecting(corev1.LabelHostname, "n2")
+	offN2 := func(pod *corev1.Pod) {
+		pod.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
+				{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{"n2"}},
+			}}},
+		}}}
 	}
-	made := placed(t, cluster)
-	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
-	}
-}
-
-func TestAPodThatLeavesEarlierIsPlacedFirst(t *testing.T) {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoSchedule"))},
-		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("k", 60)), pod("q", "n", tolerating("k", 30))},
-	}
-	made := placed(t, cluster)
-	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
-	}
-}
-
-func TestPodsThatAreDueAlreadyLeaveTogether(t *testing.T) {
-	important := func(pod *corev1.Pod) { pod.Spec.Priority = new(int32(1000)) }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("n", "1", tainted("x:NoExecute"))},
-		Pods:  []*corev1.Pod{pod("busy", "a", asking("3")), pod("p", "n", tolerating("x", 60)), pod("q", "n", tolerating("x", 120), important)},
-	}
-	made := placed(t, cluster)
-	if got, want := story(made), "p: nowhere; q: a of a"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
-	}
-}
-
-func TestAJobMakesSuccessorsUntilItFails(t *testing.T) {
-	limited := func(limit, failed int32, change ...func(*batchv1.Job)) *batchv1.Job {
-		job := &batchv1.Job{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "job", UID: "job"},
-			Spec:       batchv1.JobSpec{BackoffLimit: &limit}, Status: batchv1.JobStatus{Failed: failed},
-		}
-		for _, change := range change {
-			change(job)
-		}
-		return job
-	}
-	onDisruption := func(action batchv1.PodFailurePolicyAction) func(*batchv1.Job) {
-		return func(job *batchv1.Job) {
-			job.Spec.PodReplacementPolicy = new(batchv1.Failed)
-			job.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{
-				Action:          action,
-				OnPodConditions: []batchv1.PodFailurePolicyOnPodConditionsPattern{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue}},
-			}}}
-		}
-	}
-	first, second := pod("p", "n", owned("Job", "job"), tolerating("k", 30)), pod("q", "n", owned("Job", "job"), tolerating("k", 60))
-	finished := pod("p", "n", owned("Job", "job"), func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded })
-	n := node("n", "1", tainted("x:NoSchedule"))
+	withoutUID := func(pod *corev1.Pod) { pod.UID = "" }
+	a, b, n, busy := node("a", "1"), node("b", "1"), node("n", "1"), pod("busy", "a", asking("3"))
 	for name, test := range map[string]struct {
-		job  *batchv1.Job
-		node *corev1.Node
-		pods []*corev1.Pod
-		want string
+		nodes []*corev1.Node
+		pods  []*corev1.Pod
+		want  string
 	}{
-		"that leave one after the other": {
-			job: limited(6, 5), node: n, pods: []*corev1.Pod{first, second},
-			want: "p: a of a; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
+		"the one that matters most first": {
+			[]*corev1.Node{a, n}, []*corev1.Pod{busy, pod("p", "n"), pod("q", "n", important)}, "p: nowhere; q: a of a",
 		},
-		"that leave together": {
-			job: limited(6, 5), node: n, pods: []*corev1.Pod{pod("p", "n", owned("Job", "job")), pod("q", "n", owned("Job", "job"))},
-			want: "p: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.; q: With the pods that leave, its Job has more failed pods than its backoffLimit of 6 allows, so the Job fails.",
+		"the one that leaves earlier first": {
+			[]*corev1.Node{a, node("n", "1", tainted("x:NoSchedule"))},
+			[]*corev1.Pod{busy, pod("p", "n", tolerating("k", 60)), pod("q", "n", tolerating("k", 30))}, "p: nowhere; q: a of a",
 		},
-		"that lose no pod by one that has finished": {
-			job: limited(1, 0), node: n, pods: []*corev1.Pod{finished, second},
-			want: "p: It has finished, so it needs no successor.; q: a of a",
+		"pods that are due already leave together": {
+			[]*corev1.Node{a, node("n", "1", tainted("x:NoExecute"))},
+			[]*corev1.Pod{busy, pod("p", "n", tolerating("x", 60)), pod("q", "n", tolerating("x", 120), important)}, "p: nowhere; q: a of a",
 		},
-		"whose disruption is ignored": {
-			job: limited(0, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: n, pods: []*corev1.Pod{first}, want: "p: a of a",
+		"pods that already wait for a node come first": {
+			[]*corev1.Node{a, n},
+			[]*corev1.Pod{pod("p", "n", asking("3")), pod("waits", "", asking("3"), owned("ReplicaSet", "other"), tolerating("k", 60))}, "p: nowhere",
 		},
-		"whose disruption ends it": {
-			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionFailJob)), node: n, pods: []*corev1.Pod{first},
-			want: "p: The pod failure policy of its Job fails the Job when a pod is disrupted.",
+		"a pod waits for the room of another": {
+			[]*corev1.Node{node("n", "1", small), node("n2", "1", small)}, []*corev1.Pod{
+				pod("q", "n", asking("600m"), tolerating("k", 60), toN2), pod("p", "n2", asking("800m"), tolerating("k", 30), offN2),
+				pod("r", "n2", asking("200m"), tolerating("k")),
+			}, "p: n of n; q: n2 of n2",
 		},
-		"that do not fail on an unreachable node": {
-			job: limited(6, 0, onDisruption(batchv1.PodFailurePolicyActionIgnore)), node: node("n", "1", unreachable), pods: []*corev1.Pod{first},
-			want: "p: Its node is unreachable, so the pod stays Terminating. Its Job replaces only failed pods.",
+		"what is placed counts for those that keep apart": {
+			[]*corev1.Node{a, b, n}, []*corev1.Pod{pod("p", "n", apart), pod("q", "n", apart), pod("r", "n", apart)},
+			"p: a of a+b; q: b of b; r: nowhere",
+		},
+		"pods of a file may lack UIDs": {
+			[]*corev1.Node{a, n}, []*corev1.Pod{pod("p", "n", withoutUID), pod("q", "n", withoutUID)}, "p: a of a; q: a of a",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), test.node}, Pods: test.pods, Jobs: []*batchv1.Job{test.job}}
-			made := placed(t, cluster)
-			if got := story(made); got != test.want {
-				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
+			cluster := &state.Cluster{Nodes: test.nodes}
+			for _, pod := range test.pods {
+				state.Pods.Add(cluster, pod)
 			}
-			if s := made.Summary; s.Placed+s.NoSuccessor != s.Leave || s.Nowhere > 0 {
-				t.Errorf("the summary is %+v", s)
+			if got := story(placed(t, cluster)); got != test.want {
+				t.Errorf("they go\n\t%s, want\n\t%s", got, test.want)
 			}
 		})
 	}
@@ -560,48 +465,6 @@ func TestAPodWaitsForThoseThatItNeeds(t *testing.T) {
 				t.Errorf("no note says so: %s", notes)
 			}
 		})
-	}
-}
-
-func TestAPodWaitsForRoom(t *testing.T) {
-	small := func(node *corev1.Node) { node.Status.Allocatable = resources("1") }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("n", "1", small), node("n2", "1", small)},
-		Pods:  []*corev1.Pod{pod("q", "n", asking("600m"), tolerating("k", 60)), pod("p", "n2", asking("800m"), tolerating("k", 30)), pod("r", "n2", asking("200m"), tolerating("k"))},
-	}
-	cluster.Pods[1].Spec.Affinity = notTo("n2")
-	cluster.Pods[0].Spec.NodeSelector = map[string]string{corev1.LabelHostname: "n2"}
-	if got, want := story(placed(t, cluster)), "p: n of n; q: n2 of n2"; got != want {
-		t.Errorf("they go\n\t%s, want\n\t%s", got, want)
-	}
-}
-
-func TestPodsThatAlreadyWaitForANodeArePlacedFirst(t *testing.T) {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("n", "1")},
-		Pods:  []*corev1.Pod{pod("p", "n", asking("3")), pod("waits", "", asking("3"), owned("ReplicaSet", "other"), tolerating("k", 60))},
-	}
-	if got, want := story(placed(t, cluster)), "p: nowhere"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
-	}
-}
-
-func notTo(node string) *corev1.Affinity {
-	return &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
-		NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
-			{Key: corev1.LabelHostname, Operator: corev1.NodeSelectorOpNotIn, Values: []string{node}},
-		}}},
-	}}}
-}
-
-func TestWhatIsPlacedCountsForThoseThatKeepApart(t *testing.T) {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("a", "1"), node("b", "1"), node("n", "1")},
-		Pods:  []*corev1.Pod{pod("p", "n", apart), pod("q", "n", apart), pod("r", "n", apart)},
-	}
-	made := placed(t, cluster)
-	if s := made.Summary; s.Placed != 2 || s.Nowhere != 1 {
-		t.Errorf("%d are placed and %d are not, want 2 and 1:\n%s", s.Placed, s.Nowhere, story(made))
 	}
 }
 
@@ -718,16 +581,6 @@ func TestAnInterruptionEndsIt(t *testing.T) {
 	}
 }
 
-func TestPodsWithoutUIDsArePlaced(t *testing.T) {
-	cluster := &state.Cluster{Nodes: []*corev1.Node{node("a", "1"), node("n", "1")}}
-	for _, name := range []string{"p", "q"} {
-		state.Pods.Add(cluster, pod(name, "n", func(pod *corev1.Pod) { pod.UID = "" }))
-	}
-	if got, want := story(placed(t, cluster)), "p: a of a; q: a of a"; got != want {
-		t.Errorf("they go %s, want %s", got, want)
-	}
-}
-
 // A file may contain what the API server would not accept.
 func TestAPodThatTheSchedulerCannotBeAskedAboutKeepsNoOtherFromItsNode(t *testing.T) {
 	broken := func(pod *corev1.Pod) {
@@ -742,5 +595,27 @@ func TestAPodThatTheSchedulerCannotBeAskedAboutKeepsNoOtherFromItsNode(t *testin
 	})
 	if got := story(made); !strings.HasPrefix(got, "p: The scheduler cannot be asked: ") || !strings.HasSuffix(got, "; q: a of a") {
 		t.Errorf("they go %s", got)
+	}
+}
+
+// above lets a pod tolerate the taint sla if its value is above 4.
+func above(pod *corev1.Pod) {
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations,
+		corev1.Toleration{Key: "sla", Operator: corev1.TolerationOpGt, Value: "4"})
+}
+
+// p tolerates the taint of node n0 with Gt. The room that q leaves there is for p, which waits for it.
+func TestAPodThatWaitsIsAskedAboutAgainWhenItToleratesATaintWithGt(t *testing.T) {
+	p := func(pod *corev1.Pod) {
+		tolerating("k", 10)(pod)
+		above(pod)
+		selecting(corev1.LabelTopologyZone, "b")(pod)
+	}
+	made := placed(t, &state.Cluster{
+		Nodes: []*corev1.Node{node("n", "a"), node("n0", "b", tainted("sla=5:NoSchedule"))},
+		Pods:  []*corev1.Pod{pod("p", "n", p), pod("q", "n0", asking("4"), tolerating("k", 60))},
+	})
+	if got, want := story(made), "p: n0 of n0; q: n of n"; got != want {
+		t.Errorf("they go %s, want %s", got, want)
 	}
 }

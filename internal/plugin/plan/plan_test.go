@@ -4,18 +4,14 @@
 package plan_test
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
@@ -31,7 +27,6 @@ var (
 	node, pod    = statetest.Node, statetest.Pod
 	tolerating   = statetest.Tolerating
 	ownedBy, on  = statetest.OwnedBy, statetest.On
-	static       = statetest.Static
 )
 
 func planFor(t *testing.T, cluster *state.Cluster, specs ...string) *cliv1alpha1.TaintPlan {
@@ -51,139 +46,6 @@ func planOf(t *testing.T, cluster *state.Cluster, nodes []*corev1.Node, specs ..
 		t.Fatal(err)
 	}
 	return made
-}
-
-func TestAPlanSaysWhenEachPodLeaves(t *testing.T) {
-	for name, test := range map[string]struct {
-		node   *corev1.Node
-		pod    *corev1.Pod
-		specs  []string
-		after  time.Duration // from now; -1 means that it stays
-		change cliv1alpha1.Change
-	}{
-		"nothing tolerates the taint":           {node("n"), pod("p"), []string{"k:NoExecute"}, 0, cliv1alpha1.ChangeLeaves},
-		"it is tolerated for a while":           {node("n"), pod("p", tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeLeaves},
-		"it is tolerated indefinitely":          {node("n"), pod("p", tolerating("k")), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
-		"another effect evicts nobody":          {node("n"), pod("p"), []string{"k:NoSchedule"}, -1, cliv1alpha1.ChangeNone},
-		"a second taint with a longer patience": {node("n", "a:NoExecute"), pod("p", tolerating("a", 3700), tolerating("k", 300)), []string{"k:NoExecute"}, 100750 * time.Millisecond, cliv1alpha1.ChangeNone},
-		"a second taint brings it forward":      {node("n", "a:NoExecute"), pod("p", tolerating("a", 7200), tolerating("k", 300)), []string{"k:NoExecute"}, 5 * time.Minute, cliv1alpha1.ChangeEarlier},
-		"a removal saves it":                    {node("n", "a:NoExecute"), pod("p", tolerating("a", 7200)), []string{"a-"}, -1, cliv1alpha1.ChangeStays},
-		"another value postpones nothing":       {node("n", "a=1:NoExecute"), pod("p", tolerating("a", 7200)), []string{"a=2:NoExecute"}, time.Hour + 750*time.Millisecond, cliv1alpha1.ChangeNone},
-		"a static pod is its kubelet's":         {node("n"), pod("p", func(p *corev1.Pod) { p.Annotations = map[string]string{corev1.MirrorPodAnnotationKey: "x"} }), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
-		"a pod that terminates leaves already":  {node("n"), pod("p", func(p *corev1.Pod) { p.DeletionTimestamp = &hourAgo }), []string{"k:NoExecute"}, -1, cliv1alpha1.ChangeNone},
-	} {
-		t.Run(name, func(t *testing.T) {
-			made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{test.node}, Pods: []*corev1.Pod{test.pod}}, test.specs...)
-			got := made.Pods[0]
-			if got.Change != test.change {
-				t.Errorf("the change is %q, want %q", got.Change, test.change)
-			}
-			switch {
-			case test.after < 0:
-				if got.Leaves || got.Due != nil {
-					t.Errorf("it leaves at %v, want it to stay", got.Due)
-				}
-			case !got.Leaves || !got.Due.Time.Equal(now.Add(test.after)):
-				t.Errorf("it leaves: %t, at %v; want at %v", got.Leaves, got.Due, now.Add(test.after))
-			}
-		})
-	}
-}
-
-func TestAWorkloadIsLostWhenNoReplicaStays(t *testing.T) {
-	elsewhere := func(pod *corev1.Pod) { pod.Spec.NodeName = "other" }
-	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("n"), node("other")},
-		Pods: []*corev1.Pod{
-			pod("a1", ownedBy("ReplicaSet", "a-5c")), pod("a2", ownedBy("ReplicaSet", "a-5c")),
-			pod("b1", ownedBy("StatefulSet", "b")), pod("b2", ownedBy("StatefulSet", "b"), elsewhere),
-			pod("c1", ownedBy("Job", "c"), finished),
-			pod("d1"),
-		},
-		Controllers: map[types.UID]metav1.OwnerReference{"a-5c": {Kind: "Deployment", Name: "a"}},
-	}
-	made := planOf(t, cluster, cluster.Nodes[:1], "k:NoExecute")
-	want := []cliv1alpha1.PlannedWorkload{
-		{Owner: cliv1alpha1.Owner{Kind: "Deployment", Name: "a"}, Namespace: "default", Replicas: 2, Leave: 2},
-		{Owner: cliv1alpha1.Owner{Kind: "StatefulSet", Name: "b"}, Namespace: "default", Replicas: 2, Leave: 1, Lowest: 1},
-	}
-	if len(made.Workloads) != 2 || made.Workloads[0] != want[0] || made.Workloads[1] != want[1] {
-		t.Errorf("the workloads are %+v, want %+v", made.Workloads, want)
-	}
-	if made.Summary.WorkloadsLost != 1 || made.Summary.Leave != 5 || made.Summary.Emptied != 1 {
-		t.Errorf("the summary is %+v, want 5 pods to leave, 1 workload lost and 1 node emptied", made.Summary)
-	}
-}
-
-// A rollout that hangs has pods that serve nobody.
-func TestPodsThatNothingReplacesAndLocalDataAreLosses(t *testing.T) {
-	scratch := func(pod *corev1.Pod) {
-		pod.Spec.Volumes = []corev1.Volume{{Name: "scratch", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
-	}
-	finished := func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }
-	made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{
-		pod("bare"), pod("bare-with-data", scratch), pod("web", ownedBy("ReplicaSet", "web"), scratch),
-		pod("stays", scratch, tolerating("k")), pod("static", static, scratch), pod("done", finished, scratch),
-		pod("leaving", scratch, func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }),
-	}}, "k:NoExecute")
-	lost, data := map[string]bool{}, map[string]bool{}
-	for _, planned := range made.Pods {
-		if planned.Lost {
-			lost[planned.Name] = true
-		}
-		if planned.LocalData {
-			data[planned.Name] = true
-		}
-	}
-	if diff := cmp.Diff(map[string]bool{"bare": true, "bare-with-data": true}, lost); diff != "" {
-		t.Errorf("other pods are lost (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff(map[string]bool{"bare-with-data": true, "web": true}, data); diff != "" {
-		t.Errorf("other pods lose data (-want +got):\n%s", diff)
-	}
-	if made.Summary.PodsLost != 2 || made.Summary.LocalData != 2 {
-		t.Errorf("the summary is %+v", made.Summary)
-	}
-	lines := show.Losses(made)
-	want := []string{
-		"2 pods that leave have no controller, so nothing replaces them: default/bare, default/bare-with-data.",
-		"2 pods lose the data in their emptyDir volumes: default/bare-with-data, default/web.",
-	}
-	if lines[0] != want[0] || !slices.Contains(lines, want[1]) {
-		t.Errorf("the losses are %q, want them to begin with %q and to have %q", lines, want[0], want[1])
-	}
-}
-
-func TestPodGarbageCollectionDeletesTheTerminatingPodsOfANodeThatIsOutOfService(t *testing.T) {
-	terminating := func(pod *corev1.Pod) { pod.DeletionTimestamp = &hourAgo }
-	for status, want := range map[corev1.ConditionStatus]string{
-		corev1.ConditionUnknown: "It is already terminating. The taint out-of-service lets pod garbage collection delete it.",
-		corev1.ConditionTrue:    "It is already terminating.",
-	} {
-		dead := node("n")
-		dead.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: status}}
-		cluster := &state.Cluster{Nodes: []*corev1.Node{dead}, Pods: []*corev1.Pod{pod("p", terminating)}}
-		if got := planFor(t, cluster, corev1.TaintNodeOutOfService+"=nodeshutdown:NoExecute").Pods[0].Reason; got != want {
-			t.Errorf("Ready is %s: the reason is %q, want %q", status, got, want)
-		}
-	}
-}
-
-func TestReplicasThatAreNotReadyHideNoLoss(t *testing.T) {
-	unready := func(pod *corev1.Pod) {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	}
-	web := ownedBy("ReplicaSet", "web")
-	cluster := &state.Cluster{Nodes: []*corev1.Node{node("n"), node("m")}, Pods: []*corev1.Pod{
-		pod("web-1", web), pod("web-2", web), pod("web-3", web, on("m"), unready), pod("web-4", web, on(""), unready),
-		pod("hung-1", ownedBy("ReplicaSet", "hung"), unready),
-	}}
-	made := planOf(t, cluster, cluster.Nodes[:1], "k:NoExecute")
-	want := cliv1alpha1.PlannedWorkload{Owner: cliv1alpha1.Owner{Kind: "ReplicaSet", Name: "web"}, Namespace: "default", Replicas: 2, Leave: 2}
-	if len(made.Workloads) != 1 || made.Workloads[0] != want {
-		t.Errorf("the workloads are %+v, want only %+v", made.Workloads, want)
-	}
 }
 
 func TestReplicasThatLeaveOneAfterTheOtherAreNotLostTogether(t *testing.T) {
@@ -266,33 +128,6 @@ func TestANodeIsEmptiedIfNoSuccessorComesToIt(t *testing.T) {
 	}
 }
 
-func TestABudgetIsBreachedByThePodsThatLeaveBeyondWhatItAllows(t *testing.T) {
-	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "a"} }
-	notReady := func(pod *corev1.Pod) {
-		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionFalse}}
-	}
-	budget := func(name, value string, allowed int32) *policyv1.PodDisruptionBudget {
-		return &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},
-			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": value}}},
-			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ExpectedPods: 4, CurrentHealthy: 3, DesiredHealthy: 3 - allowed},
-		}
-	}
-	cluster := &state.Cluster{
-		Nodes:   []*corev1.Node{node("n")},
-		Pods:    []*corev1.Pod{pod("a1", labeled), pod("a2", labeled), pod("a3", labeled, notReady), pod("a4", labeled, tolerating("k"))},
-		Budgets: []*policyv1.PodDisruptionBudget{budget("breached", "a", 1), budget("kept", "a", 2), budget("of-others", "b", 0)},
-	}
-	made := planFor(t, cluster, "k:NoExecute")
-	want := []cliv1alpha1.PlannedBudget{
-		{Namespace: "default", Name: "breached", Allowed: 1, Leave: 3, Breach: 1},
-		{Namespace: "default", Name: "kept", Allowed: 2, Leave: 3, Breach: 0},
-	}
-	if len(made.Budgets) != 2 || made.Budgets[0] != want[0] || made.Budgets[1] != want[1] {
-		t.Errorf("the budgets are %+v, want %+v", made.Budgets, want)
-	}
-}
-
 func TestPodsThatArePreemptedCountAsPodsThatLeave(t *testing.T) {
 	narrow := func(name string) *corev1.Node {
 		n := node(name)
@@ -347,99 +182,11 @@ func TestANoteNamesANodeThatCannotBeChanged(t *testing.T) {
 	}
 }
 
-func TestATaintWithoutTimeAddedIsTakenToCountFromNowAndThePlanSaysSo(t *testing.T) {
-	tainted := node("n", "old:NoExecute")
-	tainted.Spec.Taints[0].TimeAdded = nil
-	made := planFor(t, &state.Cluster{Nodes: []*corev1.Node{tainted}, Pods: []*corev1.Pod{pod("p", tolerating("old", 60))}}, "k:NoSchedule")
-	if due := made.Pods[0].Due; due == nil || !due.Time.Equal(now.Add(time.Minute)) {
-		t.Errorf("the pod is due at %v, want a minute from now", due)
-	}
-	if len(made.Notes) != 1 || !strings.Contains(made.Notes[0], "has no timeAdded") {
-		t.Errorf("the notes are %q", made.Notes)
-	}
-}
-
 // budgetOf covers the pods of an app.
 func budgetOf(app string, allowed int32) *policyv1.PodDisruptionBudget {
 	return &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "of-" + app},
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed, ExpectedPods: 2, CurrentHealthy: 2, DesiredHealthy: 2 - allowed},
-	}
-}
-
-func TestTheSummaryCountsWhatThePlanSays(t *testing.T) {
-	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": pod.Name} }
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("m"), node("n"), node("only-static"), node("stays")},
-		Pods: []*corev1.Pod{ // the first ones have no owner and no budget
-			pod("s1", static), pod("s2", static, on("only-static")), pod("stays", tolerating("k"), on("stays"), labeled),
-			pod("a", labeled, ownedBy("StatefulSet", "a")), pod("b", labeled, ownedBy("StatefulSet", "b"), on("m")),
-			pod("c", labeled, tolerating("k", 300), ownedBy("StatefulSet", "c")), pod("d", labeled, on("stays")),
-			pod("0", func(pod *corev1.Pod) { pod.Status.Phase = corev1.PodSucceeded }),
-		},
-		Budgets: []*policyv1.PodDisruptionBudget{budgetOf("a", 0), budgetOf("b", 0), budgetOf("d", 2)},
-	}
-	made := planFor(t, cluster, "k:NoExecute")
-	last := metav1.NewMicroTime(now.Add(5 * time.Minute))
-	want := cliv1alpha1.PlanSummary{
-		Nodes: 4, Pods: 8, Emptied: 2, Changed: 5, Leave: 5, AtOnce: 4, Last: &last, PodsLost: 1, WorkloadsLost: 3,
-		BudgetsBreached: 2,
-	}
-	if diff := cmp.Diff(want, made.Summary); diff != "" {
-		t.Errorf("the summary (-want +got):\n%s", diff)
-	}
-	got := map[string]string{}
-	for _, node := range made.Nodes {
-		got[node.Name] = fmt.Sprintf("%d of %d leave, emptied: %t", node.Leave, node.Pods, node.Emptied)
-	}
-	if diff := cmp.Diff(map[string]string{
-		"m": "1 of 1 leave, emptied: true", "n": "3 of 4 leave, emptied: true",
-		"only-static": "0 of 1 leave, emptied: false", "stays": "1 of 2 leave, emptied: false",
-	}, got); diff != "" {
-		t.Errorf("the nodes (-want +got):\n%s", diff)
-	}
-}
-
-func TestTaintsAreListedWithHowManyPodsTolerateThem(t *testing.T) {
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{node("n", "k:NoExecute", "k:NoSchedule", "other:NoSchedule"), node("m", "k:NoExecute")},
-		Pods: []*corev1.Pod{
-			pod("a"), pod("b"), pod("c"), pod("for-a-while", tolerating("k", 300)), pod("for-another", tolerating("k", 30)),
-			pod("for-ever", tolerating("k")), pod("pending", on("")),
-		},
-	}
-	got := plan.TaintsOf(cluster, cluster.Nodes, func(taint corev1.Taint) bool { return taint.Key == "k" })
-	var lines []string
-	for _, taint := range got {
-		lines = append(lines, fmt.Sprint(taint.Node, " ", taint.Taint, " ", taint.NotAtAll, " ", taint.ForAWhile, " ", taint.Indefinite))
-	}
-	want := []string{"n k:NoExecute 3 2 1", "n k:NoSchedule 3 0 3", "m k:NoExecute 0 0 0"}
-	if diff := cmp.Diff(want, lines); diff != "" {
-		t.Errorf("the taints (-want +got):\n%s", diff)
-	}
-}
-
-func TestADeploymentIsInferredFromTheHashOfItsReplicaSet(t *testing.T) {
-	hashed := func(pod *corev1.Pod) { pod.Labels = map[string]string{"pod-template-hash": "5c"} }
-	for want, owned := range map[string]*corev1.Pod{
-		"Deployment a":  pod("p", ownedBy("ReplicaSet", "a-5c"), hashed),
-		"ReplicaSet a":  pod("p", ownedBy("ReplicaSet", "a"), hashed),
-		"ReplicaSet b-": pod("p", ownedBy("ReplicaSet", "b-")),
-		"Other a-5c":    pod("p", ownedBy("Other", "a-5c"), hashed),
-	} {
-		owner := (&state.Cluster{}).Owner(owned)
-		if got := owner.Kind + " " + owner.Name; got != want {
-			t.Errorf("the owner is %s, want %s", got, want)
-		}
-	}
-}
-
-func TestAPlanNamesTheTaintThatAStayingPodTolerates(t *testing.T) {
-	for taint, want := range map[string]string{"k:NoExecute": "k:NoExecute", "k:NoSchedule": ""} {
-		cluster := &state.Cluster{Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k"))}}
-		if got := planFor(t, cluster, taint).Pods[0].Taint; got != want {
-			t.Errorf("with %s the taint is %q, want %q", taint, got, want)
-		}
 	}
 }

@@ -11,11 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
-
-	"github.com/google/go-cmp/cmp"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -23,16 +20,10 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/plugin/plan"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
-	"github.com/taintkeeper/taintkeeper/internal/policy"
 )
 
 func policyOf(name string, spec v1alpha1.EvictionPolicySpec) *v1alpha1.EvictionPolicy {
 	return &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: spec}
-}
-
-func inZone(node *corev1.Node, zone string) *corev1.Node {
-	node.Labels = map[string]string{corev1.LabelTopologyZone: zone}
-	return node
 }
 
 func podsOn(node string, number int) (all []*corev1.Pod) {
@@ -40,21 +31,6 @@ func podsOn(node string, number int) (all []*corev1.Pod) {
 		all = append(all, pod(fmt.Sprintf("%s-%d", node, i), on(node)))
 	}
 	return all
-}
-
-func TestADeadlineShiftsWhenAPodLeaves(t *testing.T) {
-	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute}}
-	made := planFor(t, &state.Cluster{
-		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("p", tolerating("k", 30))},
-		Policies: []*v1alpha1.EvictionPolicy{policyOf("hold", hold)},
-	}, "k:NoExecute")
-	answer, due := made.Pods[0].Answer, made.Pods[0].Due
-	if answer == nil || answer.Says != cliv1alpha1.PolicyHold || answer.LeavesAt == nil || answer.LeavesAt.Sub(due.Time) != time.Minute {
-		t.Errorf("the answer is %+v, want a hold of a minute after %v", answer, due)
-	}
-	if got := made.Policies; len(got) != 1 || got[0].Pods != 1 || got[0].Held != 1 {
-		t.Errorf("the policies are %+v", got)
-	}
 }
 
 func TestAPlanSaysWhatAResumeLetsGoAndWhatIsThenDeletedWithoutAsking(t *testing.T) {
@@ -88,66 +64,6 @@ func TestAPlanSaysWhatAResumeLetsGoAndWhatIsThenDeletedWithoutAsking(t *testing.
 	cluster.Policies = cluster.Policies[1:]
 	if made := planFor(t, cluster, "k:NoExecute"); made.Resumed != nil {
 		t.Errorf("without a pause, the plan says that after a resume: %+v", made.Resumed)
-	}
-}
-
-func TestWhatIsLostLeavesOutPodsThatAreHeldWithoutAnEnd(t *testing.T) {
-	evict := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}
-	hold := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}
-	briefly := v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold, Deadline: &metav1.Duration{Duration: time.Minute}}
-	for name, test := range map[string]struct {
-		spec    *v1alpha1.EvictionPolicySpec
-		allowed int32
-		leave   int
-		breach  int
-		emptied bool
-	}{
-		"no policy":                 {leave: 2, allowed: 1, breach: 1, emptied: true},
-		"a Hold":                    {spec: &hold, allowed: 1},
-		"a Hold with a deadline":    {spec: &briefly, allowed: 1, leave: 2, breach: 1, emptied: true},
-		"Evict asks the budget":     {spec: &evict, allowed: 1, leave: 2, emptied: true},
-		"a budget that allows none": {spec: &evict},
-	} {
-		t.Run(name, func(t *testing.T) {
-			ready := func(pod *corev1.Pod) {
-				pod.Labels = map[string]string{"app": "web"}
-				pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-			}
-			n := node("n")
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-			cluster := &state.Cluster{
-				Nodes:   []*corev1.Node{n, node("m")}, // where a successor is ready before the second pod leaves
-				Pods:    []*corev1.Pod{pod("p", ready, ownedBy("ReplicaSet", "web")), pod("q", ready, ownedBy("ReplicaSet", "web"))},
-				Budgets: []*policyv1.PodDisruptionBudget{budgetOf("web", test.allowed)},
-			}
-			if test.spec != nil {
-				cluster.Policies = []*v1alpha1.EvictionPolicy{policyOf("policy", *test.spec)}
-			}
-			made := planOf(t, cluster, []*corev1.Node{n}, "k:NoExecute")
-			leave, breach := 0, 0
-			for _, budget := range made.Budgets {
-				leave, breach = budget.Leave, budget.Breach
-			}
-			if leave != test.leave || breach != test.breach || made.Nodes[0].Emptied != test.emptied || made.Nodes[0].Leave != test.leave {
-				t.Errorf("%d leave, %d in breach of the budget, and node %+v, want %+v", leave, breach, made.Nodes[0], test)
-			}
-			if made.Summary.Leave != 2 {
-				t.Errorf("%d are due, want 2", made.Summary.Leave)
-			}
-		})
-	}
-}
-
-func TestPodsThatStayAndPodsThatNoPolicySelectsHaveNoAnswer(t *testing.T) {
-	others := v1alpha1.EvictionPolicySpec{
-		Action: v1alpha1.ActionHold, PodSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"a": "b"}},
-	}
-	made := planFor(t, &state.Cluster{
-		Nodes: []*corev1.Node{node("n")}, Pods: []*corev1.Pod{pod("leaves"), pod("stays", tolerating("k"))},
-		Policies: []*v1alpha1.EvictionPolicy{policyOf("others", others)},
-	}, "k:NoExecute")
-	if made.Pods[0].Answer != nil || made.Pods[1].Answer != nil || made.Policies != nil {
-		t.Errorf("the pods are %+v, and the policies %+v", made.Pods, made.Policies)
 	}
 }
 
@@ -190,49 +106,6 @@ func TestNoPolicyHoldsPodsThatTheDaemonSetControllerDeletes(t *testing.T) {
 	}
 }
 
-func TestAPaceSaysWhenEachPodLeaves(t *testing.T) {
-	for scope, want := range map[v1alpha1.PaceScope][]int{ // in minutes
-		v1alpha1.ScopeCluster: {0, 0, 1, 1, 2, 2, 3}, // 7 pods, 2 per minute
-		v1alpha1.ScopeZone:    {0, 0, 0, 0, 1, 1, 2}, // 5 in zone a
-		v1alpha1.ScopeNode:    {0, 0, 0, 0, 0, 0, 1}, // 3 on a-1
-	} {
-		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}, Scope: scope}
-		cluster := &state.Cluster{
-			Nodes:    []*corev1.Node{inZone(node("a-1"), "a"), inZone(node("a-2"), "a"), inZone(node("b-1"), "b")},
-			Policies: []*v1alpha1.EvictionPolicy{policyOf("slowly", v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionDelete, Pace: pace})},
-		}
-		cluster.Pods = append(append(podsOn("a-1", 3), podsOn("a-2", 2)...), podsOn("b-1", 2)...)
-		made := planFor(t, cluster, "k:NoExecute")
-		var got []int
-		for _, pod := range made.Pods {
-			got = append(got, int(pod.Answer.LeavesAt.Sub(pod.Due.Time).Minutes()))
-			if waits := pod.Answer.Reason == string(policy.Paced); waits != (got[len(got)-1] > 0) {
-				t.Errorf("%s: a pod that leaves after %d minutes has the answer %+v", scope, got[len(got)-1], pod.Answer)
-			}
-		}
-		slices.Sort(got)
-		if !slices.Equal(got, want) {
-			t.Errorf("%s: pods leave after %v minutes, want %v", scope, got, want)
-		}
-		if is := made.Policies[0]; is.Held != 0 || is.LastAt == nil || int(is.LastAt.Sub(made.Pods[0].Due.Time).Minutes()) != slices.Max(want) {
-			t.Errorf("%s: the policy is %+v", scope, is)
-		}
-	}
-}
-
-func TestPodsThatWaitForAPaceAreNotHeld(t *testing.T) {
-	for action, asked := range map[v1alpha1.EvictionAction]int{v1alpha1.ActionDelete: 0, v1alpha1.ActionEvict: 5} {
-		pace := &v1alpha1.EvictionPace{Pods: 2, Per: metav1.Duration{Duration: time.Minute}}
-		made := planFor(t, &state.Cluster{
-			Nodes: []*corev1.Node{node("n")}, Pods: podsOn("n", 5),
-			Policies: []*v1alpha1.EvictionPolicy{policyOf("slowly", v1alpha1.EvictionPolicySpec{Action: action, Pace: pace, Unready: v1alpha1.UnreadyAsk})},
-		}, "k:NoExecute")
-		if is := made.Policies[0]; is.Pods != 5 || is.Held != 0 || is.Asked != asked {
-			t.Errorf("%s: the policy is %+v, want five pods, of which it asks about %d", action, is, asked)
-		}
-	}
-}
-
 func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 	brake := v1alpha1.EvictionPolicySpec{
 		Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromInt32(3)},
@@ -264,40 +137,5 @@ func TestABreakerCountsPodsOfOtherNodesThatAreDue(t *testing.T) {
 				t.Errorf("the answer is %+v", made.Pods[0].Answer)
 			}
 		})
-	}
-}
-
-func TestAPlanCountsThePodsOfEachPolicyAndBudget(t *testing.T) {
-	labeled := func(app string) func(*corev1.Pod) {
-		return func(pod *corev1.Pod) {
-			ownedBy("ReplicaSet", app)(pod)
-			pod.Labels = map[string]string{"app": app}
-			pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-		}
-	}
-	of := func(app string, action v1alpha1.EvictionAction) v1alpha1.EvictionPolicySpec {
-		selector := &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{"app": v1alpha1.LabelValue(app)}}
-		return v1alpha1.EvictionPolicySpec{Action: action, PodSelector: selector}
-	}
-	n := node("n")
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	cluster := &state.Cluster{
-		Nodes: []*corev1.Node{n, node("m")}, Budgets: []*policyv1.PodDisruptionBudget{budgetOf("asked", 1)},
-		Pods: []*corev1.Pod{
-			pod("a", labeled("asked")), pod("b", labeled("asked")), pod("c", labeled("asked")),
-			pod("h", labeled("held")), pod("i", labeled("held")), pod("stays", labeled("held"), tolerating("k")),
-		},
-		Policies: []*v1alpha1.EvictionPolicy{
-			policyOf("asks", of("asked", v1alpha1.ActionEvict)), policyOf("holds", of("held", v1alpha1.ActionHold)),
-		},
-	}
-	cluster.Budgets[0].Status = policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, ExpectedPods: 3, CurrentHealthy: 3, DesiredHealthy: 2}
-	made := planOf(t, cluster, []*corev1.Node{n}, "k:NoExecute")
-	want := []cliv1alpha1.PlannedPolicy{{Name: "asks", Pods: 3, Asked: 3}, {Name: "holds", Pods: 2, Held: 2}}
-	if diff := cmp.Diff(want, made.Policies); diff != "" {
-		t.Errorf("the policies (-want +got):\n%s", diff)
-	}
-	if got := made.Budgets[0]; got.Leave != 3 || got.Asked != 3 || got.Breach != 0 {
-		t.Errorf("the budget is %+v, want that three pods leave, and it is asked about three", got)
 	}
 }

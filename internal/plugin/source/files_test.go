@@ -10,6 +10,7 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/source"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
 )
 
 // An operator's StatefulSet has a controller. Its pods still belong to the StatefulSet, and check reads its template.
@@ -42,5 +43,29 @@ spec: {nodeName: node-1, containers: []}
 	}
 	if _, templates := read(source.Wants{Templates: true}); templates != 1 {
 		t.Errorf("check reads %d templates, want 1", templates)
+	}
+}
+
+func TestWhatOneOfTwoSnapshotsLacksIsUnknown(t *testing.T) {
+	const (
+		lacking = `{"kind":"Snapshot","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2026-11-22T09:00:00.000000Z","unread":["poddisruptionbudgets","evictionpolicies"]}`
+		whole   = `{"kind":"Snapshot","apiVersion":"cli.taintkeeper.dev/v1alpha1","at":"2026-11-22T09:00:00.000000Z"}`
+		end     = `{"kind":"SnapshotEnd","apiVersion":"cli.taintkeeper.dev/v1alpha1","objects":0}`
+		node    = `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`
+	)
+	for name, lines := range map[string][]string{
+		"the first":  {lacking, end, whole, end, node},
+		"the second": {whole, end, lacking, end, node},
+	} {
+		t.Run(name, func(t *testing.T) {
+			files := resource.FilenameOptions{Filenames: []string{"-"}}
+			cluster, err := source.ReadFiles(strings.NewReader(strings.Join(lines, "\n")), files, source.Wants{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if cluster.Knows(state.Budgets.Resource) || cluster.Knows(state.Policies.Resource) {
+				t.Errorf("unknown are %+v, want budgets and policies", cluster.Unknown)
+			}
+		})
 	}
 }

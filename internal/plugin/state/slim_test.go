@@ -4,6 +4,8 @@
 package state_test
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/taintkeeper/taintkeeper/internal/plugin/state"
+	"github.com/taintkeeper/taintkeeper/internal/plugin/state/statetest"
 )
 
 func TestWhatAPodHoldsIsKeptWhileItIsResized(t *testing.T) {
@@ -109,5 +112,59 @@ func TestOnlyHostPortsAreKept(t *testing.T) {
 	slim := state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Ports: ports}}}})
 	if diff := cmp.Diff(ports[1:], slim.Spec.Containers[0].Ports); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestImagesAreFoundByAHashOfTheirNames(t *testing.T) {
+	for name, test := range map[string]struct{ pod, node string }{
+		"with a tag":              {"registry.example/web:1.0", "registry.example/web:1.0"},
+		"without a tag":           {"registry.example:5000/web", "registry.example:5000/web:latest"},
+		"by its digest":           {"registry.example/web@sha256:0a1b", "registry.example/web@sha256:0a1b"},
+		"that are hashes already": {"image:0123456789abcdef", "image:0123456789abcdef"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := state.SlimPod(state.SlimPod(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Image: test.pod}}}}))
+			images := state.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/other:1", test.node}, SizeBytes: 7}})
+			cluster := &state.Cluster{
+				Nodes: []*corev1.Node{{Status: corev1.NodeStatus{Images: images}}}, Pods: []*corev1.Pod{pod},
+			}
+			cluster.KeepUsedImages()
+			image := pod.Spec.Containers[0].Image
+			if kept := cluster.Nodes[0].Status.Images; len(kept) != 1 || !slices.Equal(kept[0].Names, []string{image}) || kept[0].SizeBytes != 7 {
+				t.Errorf("the node has %v, and the pod runs %s", kept, image)
+			}
+			if strings.Contains(image, "registry") {
+				t.Errorf("the name %s is kept", image)
+			}
+		})
+	}
+}
+
+func TestImagesThatNoPodUsesAreDropped(t *testing.T) {
+	images := state.SlimImages([]corev1.ContainerImage{{Names: []string{"registry.example/web:1.0"}, SizeBytes: 7}})
+	cluster := &state.Cluster{Nodes: []*corev1.Node{{Status: corev1.NodeStatus{Images: images}}}}
+	if cluster.KeepUsedImages(); len(cluster.Nodes[0].Status.Images) > 0 {
+		t.Errorf("the node has %v", cluster.Nodes[0].Status.Images)
+	}
+}
+
+func TestPodsOfOneOwnerShareTheirEqualParts(t *testing.T) {
+	pod, ownedBy, tolerating := statetest.Pod, statetest.OwnedBy, statetest.Tolerating
+	cluster := &state.Cluster{}
+	for _, pod := range []*corev1.Pod{
+		pod("a", ownedBy("ReplicaSet", "r"), tolerating("k", 300)), pod("b", ownedBy("ReplicaSet", "r"), tolerating("k", 300)),
+		pod("c", ownedBy("ReplicaSet", "r"), tolerating("k", 60)), pod("d", tolerating("k", 300)),
+	} {
+		state.Pods.Add(cluster, pod)
+	}
+	a, b, c, d := cluster.Pods[0], cluster.Pods[1], cluster.Pods[2], cluster.Pods[3]
+	if &a.Spec.Tolerations[0] != &b.Spec.Tolerations[0] {
+		t.Error("two pods of one owner with equal tolerations do not share them")
+	}
+	if *c.Spec.Tolerations[0].TolerationSeconds != 60 {
+		t.Error("a pod with tolerations of its own has lost them")
+	}
+	if len(d.Spec.Tolerations) != 1 {
+		t.Error("a pod without an owner has lost its tolerations")
 	}
 }

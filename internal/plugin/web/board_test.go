@@ -265,25 +265,6 @@ func TestThePageListsTheNewestOfManyEvictions(t *testing.T) {
 	})
 }
 
-func TestTaintsOfARecreatedNodeStartAgain(t *testing.T) {
-	play(t, func(s *scene) {
-		bare := func(uid types.UID, keys ...string) func(*corev1.Node) {
-			return func(node *corev1.Node) {
-				node.UID = uid
-				for _, key := range keys {
-					node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: key, Effect: corev1.TaintEffectNoExecute})
-				}
-			}
-		}
-		s.node("n", bare("one", "k"))
-		s.open()
-		s.pass(time.Minute)
-		s.node("n", bare("two", "k", "other")) // the fake API server dates taints that are updated, not those of new nodes
-		s.pass(time.Second)
-		expect(t, "the taint counts from", row[nodeRow](s, tableNodes, "n").Taints[0].Since, after(61*time.Second))
-	})
-}
-
 func TestZonesSayWhyTheyHold(t *testing.T) {
 	for _, zone := range []struct {
 		size, notReady int
@@ -430,48 +411,6 @@ func TestThePageSaysThatTheUserMayListButNotWatch(t *testing.T) {
 		s.open()
 		s.pass(time.Minute)
 		expect(t, "pods", row[sourceRow](s, tableSources, follow.Pods).Problem, "You may not watch pods: pods that must leave and evictions are missing. Ask for the ClusterRole taintkeeper-viewer[.NAMESPACE], which grants this access.")
-	})
-}
-
-func TestThePageReportsABrokenWatchAndCatchesUpWhenItIsBack(t *testing.T) {
-	play(t, func(s *scene) {
-		var down atomic.Bool
-		begun := make(chan watch.Interface, 100)
-		s.clients.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
-			if down.Load() {
-				return true, nil, errors.New("connection refused")
-			}
-			w, err := s.clients.Tracker().Watch(action.GetResource(), action.GetNamespace())
-			begun <- w
-			return true, w, err
-		})
-		s.clients.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
-			return down.Load(), nil, errors.New("connection refused")
-		})
-		s.node("n", tainted("k"))
-		s.pod("gone", 300)
-		s.pod("stays", 300)
-		s.open()
-		down.Store(true)
-		for len(begun) > 0 {
-			(<-begun).Stop()
-		}
-		s.pass(10 * time.Second)
-		s.deletePod("gone")
-		s.pod("new", 300)
-		s.pass(10 * time.Second)
-		broken := row[sourceRow](s, tableSources, follow.Pods)
-		expect(t, "pods", broken.State, "broken")
-		if broken.Since < after(time.Second) || broken.Since > after(3*time.Second) {
-			t.Errorf("it is broken since %v", time.UnixMilli(broken.Since).UTC())
-		}
-		expect(t, "pods that must leave", len(s.pending()), 2)
-
-		down.Store(false)
-		s.pass(2 * time.Minute)
-		expect(t, "pods later", row[sourceRow](s, tableSources, follow.Pods), sourceRow{ID: "pods", State: "current", Read: true})
-		names := slices.Sorted(maps.Keys(s.pending()))
-		expect(t, "pods that must leave later", names, []string{"new", "stays"})
 	})
 }
 

@@ -10,7 +10,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,8 +17,6 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
-	"reflect"
-	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -78,7 +75,7 @@ type fence struct {
 
 	mu     sync.Mutex
 	is     map[string]string
-	places map[string]int // commands and fields that differ
+	places map[string]int // questions whose answers differ
 }
 
 func stored(t *testing.T) map[string]string {
@@ -189,20 +186,6 @@ func ask(t *testing.T, folder string, line []string) string {
 	return strings.ReplaceAll(head+out.String(), folder+"/", "")
 }
 
-// split separates the exit code and what is printed on stderr from stdout.
-func split(answer string) (head, body string) {
-	for text := range strings.Lines(answer) {
-		if !strings.HasPrefix(text, "stderr: ") && !strings.HasPrefix(text, "exit code ") {
-			break
-		}
-		head += text
-	}
-	return head, answer[len(head):]
-}
-
-// anIndex is a place in a list.
-var anIndex = regexp.MustCompile(`\[\d+\]`)
-
 // question is what a command line asks, without what it asks about.
 func question(line string) string {
 	words := strings.Fields(line)[1:]
@@ -218,100 +201,10 @@ func question(line string) string {
 	return strings.Join(kept, " ")
 }
 
-// difference says where an answer differs, field by field if both are JSON, otherwise line by line.
+// difference returns the lines of an answer that differ, with what surrounds them.
 func (f *fence) difference(line, was, is string) string {
-	what := question(line)
-	oldHead, oldBody := split(was)
-	head, body := split(is)
-	var old, current any
-	if oldHead != head || json.Unmarshal([]byte(oldBody), &old) != nil || json.Unmarshal([]byte(body), &current) != nil {
-		const most = 30
-		f.places[what]++
-		lines := strings.SplitAfter(string(diff.Diff("was", []byte(was), "is", []byte(is))), "\n")
-		return "    " + strings.Join(lines[1:min(len(lines), most)], "    ")
-	}
-	var all []string
-	places := map[string]bool{}
-	for _, change := range changes("", old, current) {
-		places[anIndex.ReplaceAllString(change.place, "[]")] = true
-		all = append(all, fmt.Sprintf("    %s\n      was %s\n      is  %s", change.place, shorten(change.was), shorten(change.is)))
-	}
-	for place := range places {
-		f.places[what+" "+place]++
-	}
-	return strings.Join(cut(all), "\n")
-}
-
-// change is a value that differs. It is nil where it is absent.
-type change struct {
-	place   string
-	was, is any
-}
-
-// changes returns the smallest values that differ.
-func changes(place string, was, is any) []change {
-	oldMap, wasMap := was.(map[string]any)
-	newMap, isMap := is.(map[string]any)
-	oldList, wasList := was.([]any)
-	newList, isList := is.([]any)
-	switch {
-	case wasMap && isMap:
-		return changesOfMap(place, oldMap, newMap)
-	case wasList && isList:
-		return changesOfList(place, oldList, newList)
-	case reflect.DeepEqual(was, is):
-		return nil
-	}
-	return []change{{place, was, is}}
-}
-
-func changesOfMap(place string, was, is map[string]any) (all []change) {
-	both := maps.Clone(was)
-	maps.Copy(both, is)
-	for _, key := range slices.Sorted(maps.Keys(both)) {
-		all = append(all, changes(place+"."+key, was[key], is[key])...)
-	}
-	return all
-}
-
-// changesOfList compares element by element, or says which elements are only in one of the lists if their lengths
-// differ. If only the order differs, it returns the first element that is elsewhere.
-func changesOfList(place string, was, is []any) (all []change) {
-	gone, added := without(was, is), without(is, was)
-	if len(was) != len(is) {
-		for _, value := range gone {
-			all = append(all, change{place: place + "[]", was: value})
-		}
-		for _, value := range added {
-			all = append(all, change{place: place + "[]", is: value})
-		}
-		return all
-	}
-	for i := range was {
-		found := changes(fmt.Sprintf("%s[%d]", place, i), was[i], is[i])
-		if len(found) > 0 && len(gone)+len(added) == 0 {
-			return []change{{fmt.Sprintf("%s[%d], in another order,", place, i), was[i], is[i]}}
-		}
-		all = append(all, found...)
-	}
-	return all
-}
-
-// without returns the elements of a list that another list does not have.
-func without(list, other []any) []any {
-	return slices.DeleteFunc(slices.Clone(list), func(element any) bool {
-		return slices.ContainsFunc(other, func(o any) bool { return reflect.DeepEqual(element, o) })
-	})
-}
-
-func shorten(value any) string {
-	const most = 400
-	if value == nil {
-		return "absent"
-	}
-	text, _ := json.Marshal(value)
-	if len(text) > most {
-		return string(text[:most]) + "..."
-	}
-	return string(text)
+	const most = 30
+	f.places[question(line)]++
+	lines := strings.SplitAfter(string(diff.Diff("was", []byte(was), "is", []byte(is))), "\n")
+	return "    " + strings.Join(lines[1:min(len(lines), most)], "    ")
 }
