@@ -132,7 +132,8 @@ func (b *bench) createMeasured(ctx context.Context, pod func(i int) *corev1.Pod)
 	passed := time.Since(began)
 	after, err := b.serverCPU(ctx)
 	return figures{
-		{"pods a second", policyPods / passed.Seconds()}, {"p50 of a create, ms", median(took)}, {"p99 of a create, ms", quantile(took, 0.99)},
+		{"pods a second", policyPods / passed.Seconds()},
+		{"p50 of a create, ms", median(took)}, {"p99 of a create, ms", quantile(took, 0.99)},
 		{"CPU time of the API server for each pod, ms", (after - before) / policyPods * 1000},
 	}, errors.Join(err, b.removePodsIn(ctx, namespace))
 }

@@ -140,7 +140,8 @@ func number(value float64) string {
 	return fmt.Sprintf("%.2f", value)
 }
 
-// goal is a target: a figure of ours, or its multiple of another contestant's in the same round, must be at most so much.
+// goal is a target: a figure of ours, or its multiple of another contestant's in the same round, must be at most so
+// much.
 type goal struct {
 	Table    string  `json:"table"`
 	Figure   string  `json:"figure"`

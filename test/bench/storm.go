@@ -173,8 +173,8 @@ func stormFigures(calls []call) figures {
 		}
 	}
 	return append(figures{
-		{stormTotal, quantile(after, 1)}, {stormFirst, quantile(after, 0) * 1000}, {"median delete, ms", median(after) * 1000},
-		{callsPerPod, float64(all) / stormPods},
+		{stormTotal, quantile(after, 1)}, {stormFirst, quantile(after, 0) * 1000},
+		{"median delete, ms", median(after) * 1000}, {callsPerPod, float64(all) / stormPods},
 	}, kinds...)
 }
 
