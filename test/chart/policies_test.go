@@ -188,18 +188,6 @@ func limiting(name corev1.ResourceName, quantity string) edit {
 	}
 }
 
-// withInit adds an init container that requests something; one that is restartable is a sidecar.
-func withInit(name corev1.ResourceName, quantity string, restarts ...corev1.ContainerRestartPolicy) edit {
-	return func(pod *corev1.Pod) {
-		container := corev1.Container{Name: fmt.Sprintf("init-%d", len(pod.Spec.InitContainers)), Image: "none"}
-		if len(restarts) > 0 {
-			container.RestartPolicy = &restarts[0]
-		}
-		request(&container, name, quantity)
-		pod.Spec.InitContainers = append(pod.Spec.InitContainers, container)
-	}
-}
-
 // ofPod gives the pod itself a request; an empty one leaves resources without any.
 func ofPod(name corev1.ResourceName, quantity string) edit {
 	return func(pod *corev1.Pod) {
