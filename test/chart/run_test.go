@@ -274,7 +274,7 @@ func (p *plane) markAsBuiltIn(ctx context.Context) error {
 // builtInMessage is how the built-in marks pods.
 const builtInMessage = "Taint manager: deleting due to NoExecute taint"
 
-// mark says about a pod that it is to be deleted.
+// mark announces in the status of a pod that it will be deleted.
 func (p *plane) mark(ctx context.Context, pod, message string, dryRun ...string) error {
 	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
 		"reason":"DeletionByTaintManager","message":%q}]}}`, time.Now().UTC().Format(time.RFC3339), message)

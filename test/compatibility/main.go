@@ -127,8 +127,8 @@ func record(file string, m measurement) error {
 	return nil
 }
 
-// with returns a document whose table has a row of what was measured, with a cell per suite and the date, in the place of
-// an older one of that version. The newest version comes first. Everything else stays.
+// with returns a document whose table has a row of what was measured, with a cell per suite and the date, instead of an
+// older one of that version. The newest version comes first. Everything else stays.
 func with(text string, m measurement) (string, error) {
 	names, cells, lines := "| Kubernetes", "| "+m.version, "| ---"
 	for _, result := range m.results {
