@@ -70,30 +70,6 @@ func NewHold(qps float32) Hold {
 	return Hold{perTry: time.Duration(callsPerTry / float64(qps) * float64(time.Second))}
 }
 
-// NodeTries is what the controller does about the pods of a node, and which of them stay.
-type NodeTries struct {
-	Node string
-	// Begun is how many tries have begun since the last call, From the instant of the first of these.
-	Begun int
-	From  time.Time
-	// Due is how many pods of all nodes are due now, including those that are held, refused or terminating. If the
-	// controller restarts, it tries all of them again.
-	Due int
-	// Spared is when the last pod that the controller tried and that stays was spared; zero if there is none.
-	Spared time.Time
-	// Stays reports whether some pod of the node stays, for now or for good, whether it was tried or not.
-	Stays bool
-}
-
-// Count adds what the controller does about a pod of the node.
-func (n *NodeTries) Count(t *Tries) {
-	n.Stays = n.Stays || t.Stays
-	if t.Due {
-		n.Due++
-	}
-	n.Spared = instant.Later(n.Spared, t.Spared)
-}
-
 // spared says when a node was spared. If another process recorded it, which pods it spared is not known.
 type spared struct {
 	at        time.Time

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
@@ -140,6 +142,84 @@ func (t *Tries) See(v verdict.Verdict, looks, terminating bool, now time.Time) (
 		t.Spared = now
 	}
 	return began
+}
+
+// NodeTries is what the controller does about the pods of a node, and which of them stay.
+type NodeTries struct {
+	Node string
+	// Begun is how many tries have begun since the last call, From the instant of the first of these.
+	Begun int
+	From  time.Time
+	// Due is how many pods of all nodes are due now, including those that are held, refused or terminating. If the
+	// controller restarts, it tries all of them again.
+	Due int
+	// Spared is when the last pod that the controller tried and that stays was spared; zero if there is none.
+	Spared time.Time
+	// Stays reports whether some pod of the node stays, for now or for good, whether it was tried or not.
+	Stays bool
+}
+
+// Node follows the tries of the pods of one node. The zero value knows no pods. It is not safe for concurrent use.
+type Node struct {
+	pods map[types.UID]*Tries
+	news NodeTries // Begun and From since the last report
+	last NodeTries // the last report, whose Due is of this node
+}
+
+// See is [Tries.See] of a pod of the node. The controller looks at pods that are new.
+func (n *Node) See(pod types.UID, v verdict.Verdict, looks, terminating bool, now time.Time) {
+	known := n.pods[pod]
+	if known == nil {
+		if n.pods == nil {
+			n.pods = map[types.UID]*Tries{}
+		}
+		known, looks = &Tries{}, true
+		n.pods[pod] = known
+	}
+	if began := known.See(v, looks, terminating, now); !began.IsZero() {
+		n.news.Begun++
+		n.news.From = instant.Next(n.news.From, began)
+	}
+}
+
+// Forget forgets a pod that is gone.
+func (n *Node) Forget(pod types.UID) { delete(n.pods, pod) }
+
+// Tried reports whether the controller has tried a pod of the node.
+func (n *Node) Tried() bool {
+	for _, pod := range n.pods {
+		if pod.Tried {
+			return true
+		}
+	}
+	return false
+}
+
+// Fires returns when the first timer of its pods fires; zero if there is none.
+func (n *Node) Fires() (next time.Time) {
+	for _, pod := range n.pods {
+		next = instant.Next(next, pod.Fires)
+	}
+	return next
+}
+
+// Report returns what the controller does about the pods of the node, and whether that differs from the last report. It
+// is given how many pods of all nodes are due, and keeps that up to date.
+func (n *Node) Report(name string, due *int) (is NodeTries, news bool) {
+	is.Node = name
+	for _, pod := range n.pods {
+		is.Stays = is.Stays || pod.Stays
+		if pod.Due {
+			is.Due++
+		}
+		is.Spared = instant.Later(is.Spared, pod.Spared)
+	}
+	news = n.news.Begun > 0 || is != n.last
+	*due += is.Due - n.last.Due
+	n.last = is
+	is.Begun, is.From, is.Due = n.news.Begun, n.news.From, *due
+	n.news = NodeTries{}
+	return is, news
 }
 
 // The defaults of the client with which the controller evicts: --kube-api-qps and --kube-api-burst.

@@ -5,7 +5,6 @@ package explore
 
 import (
 	"reflect"
-	"slices"
 	"sync"
 	"unsafe"
 )
@@ -13,17 +12,18 @@ import (
 // cloner copies values with everything that they lead to, fields that are not exported included. Pointers to the same
 // value stay pointers to the same value. Functions are shared, as are the types that are never modified.
 type cloner struct {
-	shared map[reflect.Type]bool // what pointers to are shared
-	fields []reflect.Type        // what pointers to point to a field of another value
+	shared map[reflect.Type]bool   // what pointers to are shared
+	field  func(reflect.Type) bool // whether pointers to a type point to a field of another value; nil means never
 	copies map[uintptr]reflect.Value
 	// inner are copied pointers to fields: the structs to which the fields belong may not have been copied yet.
 	inner []reflect.Value
 }
 
 // Clone returns a copy of what a pointer points to. Pointers to values of the types that are shared stay as they are.
-// Pointers to values of the types in fields point to fields of other values.
-func Clone[T any](value *T, shared map[reflect.Type]bool, fields ...reflect.Type) *T {
-	c := &cloner{shared: shared, fields: fields, copies: map[uintptr]reflect.Value{}}
+// Pointers to values of the types for which field returns true point to fields of other values; nil means that there
+// are none.
+func Clone[T any](value *T, shared map[reflect.Type]bool, field func(reflect.Type) bool) *T {
+	c := &cloner{shared: shared, field: field, copies: map[uintptr]reflect.Value{}}
 	copied := c.pointer(reflect.ValueOf(value)).Interface().(*T)
 	for _, v := range c.inner {
 		if !v.IsNil() {
@@ -86,7 +86,7 @@ func (c *cloner) detach(v reflect.Value) {
 }
 
 func (c *cloner) detachPointer(v reflect.Value) {
-	if t := v.Type().Elem(); isHeap(t) || slices.Contains(c.fields, t) {
+	if c.field != nil && c.field(v.Type().Elem()) {
 		c.inner = append(c.inner, v)
 		return
 	}

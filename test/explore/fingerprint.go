@@ -20,35 +20,44 @@ import (
 // Fingerprint identifies a state.
 type Fingerprint [md5.Size]byte
 
-// manyTries is how many failed tries of an eviction are alike.
-const manyTries = 3
+// Alike says which differences between two worlds nothing can tell apart.
+type Alike struct {
+	// Recent is how far the rules of the world look back. Of earlier instants only their order counts.
+	Recent time.Duration
+	// Skip reports whether a field of a struct makes no difference.
+	Skip func(field string) bool
+	// Most has fields, by name, of which all larger values are alike.
+	Most map[string]int64
+	// Set returns the name of the only field of a struct that counts, a slice whose order makes no difference; empty for
+	// other structs. It may be nil.
+	Set func(of reflect.Type) (field string)
+}
 
 // fingerprinter writes a value so that equal states, and only these, are written alike. It reads fields that are not
 // exported, too. Instants are written relative to now, pointers by what they point to, and UIDs by who has the same.
 type fingerprinter struct {
-	now    time.Time
-	recent time.Duration
-	out    bytes.Buffer
-	seen   map[place]int
-	skip   func(field string) bool
-	at     []time.Duration // the instants, relative to now
-	uids   map[string]int  // in the order in which they were written; nil writes them as they are
+	Alike
+
+	now  time.Time
+	out  bytes.Buffer
+	seen map[place]int
+	at   []time.Duration // the instants, relative to now
+	uids map[string]int  // in the order in which they were written; nil writes them as they are
 }
 
-// FingerprintOf returns the fingerprint of some values at an instant. It leaves out the fields for which skip returns
-// true. Of instants that are not recent only their order counts: no rule of the world looks back so far.
-func FingerprintOf(now time.Time, recent time.Duration, skip func(field string) bool, values ...any) Fingerprint {
-	f := &fingerprinter{now: now, recent: recent, seen: map[place]int{}, uids: map[string]int{}, skip: skip}
+// FingerprintOf returns the fingerprint of some values at an instant.
+func FingerprintOf(now time.Time, alike Alike, values ...any) Fingerprint {
+	f := &fingerprinter{Alike: alike, now: now, seen: map[place]int{}, uids: map[string]int{}}
 	for _, value := range values {
 		f.write(reflect.ValueOf(value))
 	}
-	old := slices.DeleteFunc(slices.Clone(f.at), func(at time.Duration) bool { return at >= -recent })
+	old := slices.DeleteFunc(slices.Clone(f.at), func(at time.Duration) bool { return at >= -f.Recent })
 	slices.Sort(old)
 	old = slices.Compact(old)
 	for _, at := range f.at {
-		if at < -recent {
+		if at < -f.Recent {
 			rank, _ := slices.BinarySearch(old, at)
-			at = -recent - time.Duration(len(old)-rank)
+			at = -f.Recent - time.Duration(len(old)-rank)
 		}
 		f.number(int64(at))
 	}
@@ -137,23 +146,25 @@ func (f *fingerprinter) structure(v reflect.Value) {
 		f.instant(v)
 		return
 	}
-	if isHeap(v.Type()) {
-		f.set(v.FieldByName("all"))
-		return
+	if f.Set != nil {
+		if elements := f.Set(v.Type()); elements != "" {
+			f.set(v.FieldByName(elements))
+			return
+		}
 	}
 	for i := range v.NumField() {
-		switch name := v.Type().Field(i).Name; {
-		case f.skip(name):
-		case name == "Tries" && v.Field(i).CanInt():
-			f.number(min(v.Field(i).Int(), manyTries))
+		field := v.Field(i)
+		name := v.Type().Field(i).Name
+		most, bounded := f.Most[name]
+		switch {
+		case f.Skip(name):
+		case bounded && field.CanInt():
+			f.number(min(field.Int(), most))
 		default:
-			f.write(v.Field(i))
+			f.write(field)
 		}
 	}
 }
-
-// isHeap recognizes a heap, whose order follows from its elements. Pointers to one point to a field.
-func isHeap(t reflect.Type) bool { return strings.HasPrefix(t.Name(), "ordered[") }
 
 // instant writes an instant without a monotonic clock, from the fields of time.Time: nanoseconds, and seconds since the
 // year 1.
@@ -238,11 +249,11 @@ func (f *fingerprinter) set(v reflect.Value) {
 
 // alone returns what is written of a value if nothing was written before.
 func (f *fingerprinter) alone(v reflect.Value) []byte {
-	other := &fingerprinter{now: f.now, recent: f.recent, seen: map[place]int{}, skip: f.skip}
+	other := &fingerprinter{Alike: f.Alike, now: f.now, seen: map[place]int{}}
 	maps.Copy(other.seen, f.seen)
 	other.write(v)
 	for _, at := range other.at {
-		other.number(int64(max(at, -f.recent)))
+		other.number(int64(max(at, -f.Recent)))
 	}
 	return other.out.Bytes()
 }

@@ -50,16 +50,17 @@ var layers = []layer{
 		if folder == "internal/readiness" || folder == "internal/controller/nodehealth" {
 			return [][]string{{"-run=TestEveryHistoryOfFourNodes", "./internal/controller/nodehealth"}}
 		}
-		return [][]string{{"./test/explore/evictions"}}
+		return [][]string{{"-short", "./test/explore/evictions"}}
 	}},
 }
 
 func main() {
+	only := flag.String("only", "", "plant only faults of files whose names have this")
 	names := flag.String("layers", "unit,histories,explorer", "the kinds of tests")
 	least := flag.Int("least", 27, "how many faults the explorer must notice")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
-	err := run(ctx, strings.Split(*names, ","), *least)
+	err := run(ctx, strings.Split(*names, ","), *only, *least)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -67,11 +68,14 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, names []string, least int) error {
+func run(ctx context.Context, names []string, only string, least int) error {
 	used := slices.DeleteFunc(slices.Clone(layers), func(l layer) bool { return !slices.Contains(names, l.name) })
 	fmt.Printf("| fault | %s |\n| --- |%s\n", strings.Join(names, " | "), strings.Repeat(" --- |", len(used)))
 	noticed := map[string]int{}
 	for _, f := range faults {
+		if !strings.Contains(f.file, only) {
+			continue
+		}
 		fmt.Printf("| `%s`: `%s` → `%s` |", f.file, line(f.was), line(f.is))
 		for _, l := range used {
 			notices, err := f.noticedBy(ctx, l)

@@ -13,7 +13,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/timeline"
-	"github.com/taintkeeper/taintkeeper/internal/instant"
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
@@ -33,16 +32,11 @@ type builtInTries struct {
 
 // triedNode is a node with NoExecute taints, or with pods that were tried.
 type triedNode struct {
-	state  *nodecache.Node // nil without taints
-	pods   map[types.UID]*triedPod
-	last   builtin.NodeTries // as last said; its due is of this node
-	looked time.Time         // when all its pods were seen last
-}
+	builtin.Node
 
-type triedPod struct {
-	builtin.Tries
-
-	seen *podcache.Pod
+	state  *nodecache.Node             // nil without taints
+	seen   map[types.UID]*podcache.Pod // its pods
+	looked time.Time                   // when all its pods were seen last
 }
 
 func newBuiltInTries(config AccountConfig, changed func(builtin.NodeTries)) *builtInTries {
@@ -63,10 +57,7 @@ func (b *builtInTries) seeNode(name string) (next time.Time) {
 	at := b.clock.Now()
 	b.see(name, b.pods.OnNode(name))
 	if node := b.byNode[name]; node != nil {
-		node.looked = at
-		for _, pod := range node.pods {
-			next = instant.Next(next, pod.Fires)
-		}
+		node.looked, next = at, node.Fires()
 	}
 	return next
 }
@@ -87,9 +78,10 @@ func (b *builtInTries) seeChange(change podcache.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if before := change.Before; before != nil && (change.After == nil || change.After.Node != before.Node) {
-		if node := b.byNode[before.Node]; node != nil && node.pods[before.UID] != nil {
-			delete(node.pods, before.UID)
-			b.report(before.Node, node, builtin.NodeTries{})
+		if node := b.byNode[before.Node]; node != nil {
+			delete(node.seen, before.UID)
+			node.Forget(before.UID)
+			b.report(before.Node, node)
 		}
 	}
 	if change.After != nil {
@@ -108,7 +100,7 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 		if state == nil {
 			return
 		}
-		node = &triedNode{pods: map[types.UID]*triedPod{}}
+		node = &triedNode{seen: map[types.UID]*podcache.Pod{}}
 		b.byNode[name] = node
 	}
 	retainted := !node.state.SameTaints(state)
@@ -116,21 +108,13 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 		pods = b.pods.OnNode(name)
 	}
 	at := b.clock.Now()
-	var news builtin.NodeTries
 	for _, pod := range pods {
-		known := node.pods[pod.UID]
-		decides := retainted || known == nil || !podcache.SameTolerations(known.seen, pod)
-		if known == nil {
-			known = &triedPod{}
-			node.pods[pod.UID] = known
-		}
-		known.seen = pod
-		if began := known.See(b.decide(pod, state), decides, pod.Flags.Has(podcache.Terminating), at); !began.IsZero() {
-			news.Begun++
-			news.From = instant.Next(news.From, began)
-		}
+		known := node.seen[pod.UID]
+		looks := retainted || known != nil && !podcache.SameTolerations(known, pod)
+		node.seen[pod.UID] = pod
+		node.See(pod.UID, b.decide(pod, state), looks, pod.Flags.Has(podcache.Terminating), at)
 	}
-	b.report(name, node, news)
+	b.report(name, node)
 }
 
 // decide returns the verdict on a pod, whether it is terminating or not.
@@ -143,20 +127,11 @@ func (b *builtInTries) decide(pod *podcache.Pod, on *nodecache.Node) verdict.Ver
 
 // report passes on what is new about a node, and forgets the node if it has neither taints nor pods that were tried.
 // The caller holds the lock.
-func (b *builtInTries) report(name string, node *triedNode, news builtin.NodeTries) {
-	is, idle := builtin.NodeTries{Node: name}, node.state == nil
-	for _, pod := range node.pods {
-		is.Count(&pod.Tries)
-		idle = idle && !pod.Tried
-	}
-	if idle {
+func (b *builtInTries) report(name string, node *triedNode) {
+	if node.state == nil && !node.Tried() {
 		delete(b.byNode, name)
 	}
-	if news.Begun == 0 && is == node.last {
-		return
+	if is, news := node.Report(name, &b.due); news {
+		b.changed(is)
 	}
-	b.due += is.Due - node.last.Due
-	node.last = is
-	is.Begun, is.From, is.Due = news.Begun, news.From, b.due
-	b.changed(is)
 }

@@ -14,18 +14,19 @@ import (
 // In these worlds every history was walked, and none breaks a promise.
 func TestEveryHistoryOfFourNodes(t *testing.T) {
 	nodes := []string{nodeDies, zoneDies, nodeResumes, saysReady, losesLease, isReplaced}
-	trouble := []string{restart, breaks, refuse, anythingHangs, apiServerFails}
+	troubles := []string{string(apiDown), string(leasesHang), string(nodesHang), string(processHang)}
 	for name, world := range map[string]struct {
 		smallSize
 		long bool
 	}{
-		"one of everything, in any order": {smallSize{1, slices.Concat(nodes, trouble), false}, false},
+		"one of everything, in any order": {smallSize{1, slices.Concat(nodes, troubles, []string{restart, breaks, refuse}), false}, false},
 		"two of silence and new watches": {
 			smallSize{2, []string{nodeDies, breaks, restart, losesLease}, true}, false,
 		},
-		"two of silence and blindness":  {smallSize{2, []string{nodeDies, anythingHangs, apiServerFails}, true}, true},
-		"two of silence and other news": {smallSize{2, []string{nodeDies, saysReady, isReplaced, refuse}, true}, true},
-		"two of silence and its end":    {smallSize{2, []string{nodeDies, zoneDies, nodeResumes, restart}, true}, true},
+		"two of silence and blindness":       {smallSize{2, append(troubles, nodeDies), true}, true},
+		"a hang between silence and its end": {smallSize{3, []string{nodeDies, string(processHang), nodeResumes}, true}, true},
+		"two of silence and other news":      {smallSize{2, []string{nodeDies, saysReady, isReplaced, refuse}, true}, true},
+		"two of silence and its end":         {smallSize{2, []string{nodeDies, zoneDies, nodeResumes, restart}, true}, true},
 	} {
 		if world.long && testing.Short() {
 			continue

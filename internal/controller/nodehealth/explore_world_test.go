@@ -48,11 +48,26 @@ type smallNode struct {
 	renewed time.Time    // its lease; zero if there is none
 	next    time.Time    // when its kubelet renews it
 
-	dead     bool
-	died     bool      // since its last sign of life
-	sign     time.Time // its last sign of life that the API server has
-	unheard  time.Duration
-	executed time.Time // when it last got a first NoExecute taint that a leader can know of
+	dead bool
+	life
+	before   life          // before the instant of its last sign
+	unheard  time.Duration // how long it has been silent, with nothing in the way
+	spared   time.Duration // how long it has not been ready and not tainted for that, with nothing in the way
+	executed time.Time     // when it last got a first NoExecute taint that a leader can know of
+}
+
+// life is what the API server can know of a node's life.
+type life struct {
+	sign time.Time // the last sign of it
+	died bool      // since then
+}
+
+// lives notes a sign of life.
+func (n *smallNode) lives(now time.Time) {
+	if n.sign != now {
+		n.before = n.life
+	}
+	n.life = life{sign: now}
 }
 
 // keeper is a process of Taintkeeper.
@@ -105,6 +120,7 @@ const (
 	callsNobodyEarly    = "no node is called silent before its grace period is over"
 	callsNobodyAlive    = "no node is called silent whose kubelet lives and can be heard whenever the API server can"
 	callsTheSilent      = "a node that is silent is called so"
+	taintsTheNotReady   = "a node that is not ready gets its NoExecute taint, if another node is ready"
 	untaintsTheReady    = "a node that is ready has no taint for its readiness"
 	taintsAtTheRate     = "a zone is tainted no faster than its rate"
 	taintsNotEverything = "no node is tainted NoExecute while no node is ready"
@@ -118,6 +134,10 @@ const (
 )
 
 var smallGrace = readiness.Grace{Monitor: 25 * time.Second, Startup: 35 * time.Second}
+
+// taintedWithin is how long a node is not ready before it must have its taint, with nothing in the way: the other node
+// of its zone gets one first, and a process that begins does not know when the latest was given.
+const taintedWithin = 3 * time.Duration(float64(time.Second)/readiness.DefaultRate)
 
 // noticedWithin is how long a node is silent before it must be called so, with nothing in the way: its grace, the extra
 // grace after an outage, and a step each until its last renewal is over and until the next echo.
@@ -137,7 +157,7 @@ func newSmallWorld(size smallSize) *smallWorld {
 	for i, name := range []string{"a1", "a2", "b1", "b2"} {
 		n := &smallNode{
 			object: ready(smallObject(name, 1, long), corev1.ConditionTrue, long),
-			sign:   w.now, renewed: w.now, next: w.now.Add(smallStep * time.Duration(1+i%2)),
+			life:   life{sign: w.now}, renewed: w.now, next: w.now.Add(smallStep * time.Duration(1+i%2)),
 		}
 		w.nodes = append(w.nodes, n)
 	}
@@ -175,19 +195,20 @@ func (w *smallWorld) Broken() string { return w.broken }
 // Clone implements [explore.World].
 func (w *smallWorld) Clone() explore.World {
 	shared := map[reflect.Type]bool{reflect.TypeFor[corev1.Node](): true}
-	return explore.Clone(w, shared, reflect.TypeFor[readiness.Member]())
+	return explore.Clone(w, shared, func(t reflect.Type) bool {
+		return t == reflect.TypeFor[readiness.Member]() // of a record, in the line of its zone
+	})
 }
 
 // Fingerprint implements [explore.World].
 func (w *smallWorld) Fingerprint() explore.Fingerprint {
-	skipped := func(field string) bool {
+	return explore.FingerprintOf(w.now, explore.Alike{Recent: smallRecent, Skip: func(field string) bool {
 		switch field {
 		case "ResourceVersion", "LastTransitionTime", "versions", "sent", "nonce", "tainted", "told", "size", "began":
 			return true
 		}
 		return false
-	}
-	return explore.FingerprintOf(w.now, smallRecent, skipped, *w)
+	}}, *w)
 }
 
 // simplify leaves out what no longer matters. The clock of the records is set back to zero, because only differences count.
@@ -302,13 +323,15 @@ func (w *smallWorld) pass() {
 	for _, n := range w.nodes {
 		for !n.next.After(w.now) {
 			n.next = n.next.Add(smallRenew)
-			if up && !n.dead {
+			switch {
+			case n.dead:
+			case up:
 				w.renews(n)
+			default: // it waits for an answer first
+				n.next = n.next.Add(smallStep)
 			}
 		}
-		if n.unheard = min(n.unheard+smallStep, 2*noticedWithin); len(w.troubles) > 0 || !n.dead {
-			n.unheard = 0
-		}
+		w.counts(n)
 	}
 	for name, at := range w.keeper.later {
 		if !at.After(w.now) {
@@ -318,6 +341,23 @@ func (w *smallWorld) pass() {
 	}
 }
 
+// counts counts for how long something has had to happen to a node.
+func (w *smallWorld) counts(n *smallNode) {
+	if n.unheard = min(n.unheard+smallStep, 2*noticedWithin); len(w.troubles) > 0 || !n.dead {
+		n.unheard = 0
+	}
+	condition := readiness.Condition(n.object, corev1.NodeReady)
+	mayStay := condition == nil || condition.Status == corev1.ConditionTrue || !w.someReady() ||
+		slices.ContainsFunc(n.object.Spec.Taints, readiness.OwnsNoExecute)
+	if n.spared = min(n.spared+smallStep, 2*taintedWithin); len(w.troubles) > 0 || mayStay {
+		n.spared = 0
+	}
+}
+
+func (w *smallWorld) someReady() bool {
+	return slices.ContainsFunc(w.nodes, func(n *smallNode) bool { return readiness.IsReady(n.object) })
+}
+
 // neglects returns the promise that is broken if a node is not what it should have become by now.
 func (w *smallWorld) neglects() string {
 	for _, n := range w.nodes {
@@ -325,6 +365,8 @@ func (w *smallWorld) neglects() string {
 		switch {
 		case n.unheard > noticedWithin && !readiness.IsUnknown(n.object):
 			return callsTheSilent
+		case n.spared > taintedWithin:
+			return taintsTheNotReady
 		case readiness.IsReady(n.object) && executes && len(w.troubles) == 0:
 			return untaintsTheReady
 		}
@@ -334,7 +376,8 @@ func (w *smallWorld) neglects() string {
 
 // renews renews the lease of a node.
 func (w *smallWorld) renews(n *smallNode) {
-	n.renewed, n.sign, n.died = w.now, w.now, false
+	n.renewed = w.now
+	n.lives(w.now)
 	w.keeper.newLeases = append(w.keeper.newLeases, leaseEvent{name: n.object.Name, renewed: w.now})
 }
 
@@ -365,7 +408,7 @@ func (w *smallWorld) start() {
 	}
 	for _, n := range w.nodes {
 		w.keeper.newNodes = append(w.keeper.newNodes, nodeEvent{n.object.Name, n.object})
-		n.unheard = 0
+		n.unheard, n.spared = 0, 0
 	}
 	w.deliverNodes()
 	w.renew()
@@ -514,13 +557,17 @@ func (w *smallWorld) apply(node *corev1.Node, refuses error) bool {
 	return true
 }
 
-// callsSilent notes that a node is called silent.
+// callsSilent notes that a node is called silent. What has come since the echo, at the same instant, may be missing.
 func (w *smallWorld) callsSilent(n *smallNode) {
+	known := n.life
+	if known.sign.Equal(w.now) {
+		known = n.before
+	}
 	grace := smallGrace.Of(readiness.Condition(n.object, corev1.NodeReady) != nil)
 	switch {
-	case w.now.Sub(n.sign) < grace:
+	case w.now.Sub(known.sign) < grace:
 		w.broken = callsNobodyEarly
-	case !n.died:
+	case !known.died:
 		w.broken = callsNobodyAlive
 	}
 }
@@ -531,14 +578,12 @@ func (w *smallWorld) executes(n *smallNode) {
 		return // one for another
 	}
 	zone := n.object.Labels[corev1.LabelTopologyZone]
-	someReady := false
 	for _, other := range w.nodes {
-		someReady = someReady || readiness.IsReady(other.object)
 		if other.object.Labels[corev1.LabelTopologyZone] == zone && w.now.Sub(other.executed).Seconds()*readiness.DefaultRate < 1 {
 			w.broken = taintsAtTheRate
 		}
 	}
-	if !someReady && !w.has(nodesHang) {
+	if !w.someReady() && !w.has(nodesHang) {
 		w.broken = taintsNotEverything
 	}
 	n.executed = w.now
@@ -555,17 +600,15 @@ func (w *smallWorld) forgetTokens() {
 
 // The kinds of disturbances.
 const (
-	nodeDies       = "a node dies"
-	zoneDies       = "a zone dies"
-	nodeResumes    = "nodes resume"
-	saysReady      = "a kubelet says whether it is ready"
-	losesLease     = "a lease is deleted"
-	isReplaced     = "a node is replaced"
-	restart        = "the process restarts"
-	breaks         = "the watch of leases breaks"
-	refuse         = "a write is refused"
-	anythingHangs  = "something hangs"
-	apiServerFails = "the API server fails"
+	nodeDies    = "a node dies"
+	zoneDies    = "a zone dies"
+	nodeResumes = "nodes resume"
+	saysReady   = "a kubelet says whether it is ready"
+	losesLease  = "a lease is deleted"
+	isReplaced  = "a node is replaced"
+	restart     = "the process restarts"
+	breaks      = "the watch of leases breaks"
+	refuse      = "a write is refused"
 )
 
 // disturbances adds what happens to nodes, and what fails.
@@ -588,11 +631,11 @@ func (w *smallWorld) disturbances(add func(kind, line string, do func())) {
 	add(restart, "Taintkeeper restarts", func() { w.forgetTokens(); w.start() })
 	if !w.has(apiDown) {
 		add(breaks, "the watch of leases is opened again", w.relist)
-		add(apiServerFails, string(apiDown), func() { w.troubles[apiDown] = w.now })
+		add(string(apiDown), string(apiDown), func() { w.troubles[apiDown] = w.now })
 	}
 	for _, is := range []trouble{leasesHang, nodesHang, processHang} {
 		if !w.has(is) {
-			add(anythingHangs, string(is), func() { w.troubles[is] = w.now })
+			add(string(is), string(is), func() { w.troubles[is] = w.now })
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(w.keeper.queue)) {
@@ -623,7 +666,7 @@ func (w *smallWorld) ofNode(n *smallNode, add func(kind, line string, do func())
 		opposite = corev1.ConditionTrue
 	}
 	add(saysReady, fmt.Sprintf("the kubelet of node %s says Ready=%s", name, opposite), func() {
-		n.sign, n.died = w.now, false
+		n.lives(w.now)
 		w.set(n, ready(n.object, opposite, w.now))
 	})
 	add(losesLease, "somebody deletes the lease of node "+name, func() {
@@ -633,17 +676,18 @@ func (w *smallWorld) ofNode(n *smallNode, add func(kind, line string, do func())
 	add(isReplaced, "node "+name+" is replaced", func() {
 		w.keeper.newNodes = append(w.keeper.newNodes, nodeEvent{name: name})
 		next := smallObject(name, 3-int(n.object.UID[len(n.object.UID)-1]-'0'), w.now)
-		*n = smallNode{next: n.next, renewed: n.renewed, sign: w.now, executed: n.executed}
+		*n = smallNode{next: n.next, renewed: n.renewed, life: life{sign: w.now}, executed: n.executed}
 		w.set(n, ready(next, corev1.ConditionTrue, w.now))
 	})
 }
 
-// resume lets a kubelet work again: as soon as it can, it posts its status and renews its lease.
+// resume lets a kubelet work again: as soon as it can, it posts its status, if that is new, and renews its lease.
 func (w *smallWorld) resume(n *smallNode) {
 	n.unheard = 0
 	if n.dead = false; !w.has(apiDown) {
-		n.sign, n.died = w.now, false
-		w.set(n, ready(n.object, corev1.ConditionTrue, w.now))
+		if !readiness.IsReady(n.object) {
+			w.set(n, ready(n.object, corev1.ConditionTrue, w.now))
+		}
 		w.renews(n)
 	}
 }

@@ -27,10 +27,14 @@ type cluster struct {
 	nodes map[string]*node
 	pods  []*pod // one for each workload; nil while there is none
 
-	account account
-	inForce bool // the admission policy exists
-	paused  bool // the EvictionPolicy is paused
-	serial  int  // of objects and versions
+	workloads []*workload
+
+	account    account
+	attended   bool // a replica runs
+	inForce    bool // the admission policy exists
+	paused     bool // the EvictionPolicy is paused
+	serial     int  // of objects and versions
+	generation int  // of the random part of names
 
 	watchers []watcher
 }
@@ -57,7 +61,6 @@ type pod struct {
 	node        string
 	tolerations []corev1.Toleration
 	created     time.Time
-	generation  int // for the random part of the name; few, so that there are few states
 	terminating bool
 	ends        time.Time // the latest end of a terminating pod
 	mark        v1alpha1.Marker
@@ -96,7 +99,7 @@ func (a account) annotations() map[string]string {
 func newCluster(workloads []*workload, on []string) *cluster {
 	c := &cluster{
 		now: time.Date(2030, time.January, 1, 0, 0, 0, 0, time.UTC), nodes: map[string]*node{},
-		pods: make([]*pod, len(workloads)), inForce: true,
+		pods: make([]*pod, len(workloads)), workloads: workloads, inForce: true,
 	}
 	for _, name := range nodeNames {
 		c.nodes[name] = &node{name: name, version: "0"}
@@ -134,10 +137,8 @@ func (c *cluster) create(w *workload, on string) {
 	p := &pod{workload: w, uid: types.UID(fmt.Sprintf("%06d", c.serial)), node: on, tolerations: w.tolerations, created: c.now, mark: v1alpha1.NotMarked}
 	p.name = w.name + "-0"
 	if !w.keepsName {
-		if before := c.pods[w.number]; before != nil {
-			p.generation = (before.generation + 1) % len(letters)
-		}
-		p.name = w.name + "-" + strings.Repeat(letters[p.generation:p.generation+1], 5)
+		p.name = w.name + "-" + strings.Repeat(letters[c.generation:][:1], 5)
+		c.generation = (c.generation + 1) % len(letters)
 	}
 	c.set(w, p)
 }
@@ -184,15 +185,15 @@ func (c *cluster) find(is func(p *pod) bool) *pod {
 	return nil
 }
 
-// allowed returns how many disruptions the PodDisruptionBudget allows: one of its two pods must be there.
+// allowed returns how many disruptions the PodDisruptionBudget allows: one of its pods may be away.
 func (c *cluster) allowed() int {
-	healthy := 0
+	allowed := 1
 	for _, p := range c.pods {
-		if p != nil && p.budgeted && !p.terminating {
-			healthy++
+		if p != nil && p.budgeted && p.terminating {
+			allowed--
 		}
 	}
-	return max(healthy-1, 0)
+	return max(allowed, 0)
 }
 
 // fresh reports whether the eviction clock is fresh, and the policy that reads it is there.

@@ -33,7 +33,9 @@ type disturb func(kind string, do explore.Step)
 func (w *World) disturbances(add disturb) {
 	for _, name := range nodeNames {
 		for _, key := range []string{"out", "slow"} {
-			w.ofTaint(name, key, add)
+			if len(w.size.Taints) == 0 || slices.Contains(w.size.Taints, key) {
+				w.ofTaint(name, key, add)
+			}
 		}
 	}
 	for _, p := range w.pods {
@@ -45,7 +47,9 @@ func (w *World) disturbances(add disturb) {
 		w.ofProcess(r, add)
 	}
 	add(RestartKCM, does(w.builtIn.restart, "kube-controller-manager restarts"))
-	add(Pause, does(func() { w.paused = !w.paused }, "somebody pauses the EvictionPolicy: %t", !w.paused))
+	add(Pause, does(func() {
+		w.paused, w.unpaused = !w.paused, w.now
+	}, "somebody pauses the EvictionPolicy: %t", !w.paused))
 	if w.inForce {
 		add(RemovePolicy, does(func() { w.inForce = false }, "somebody removes the admission policy"))
 	}
@@ -74,7 +78,7 @@ func (w *World) ofPod(p *pod, add disturb) {
 		add(Tolerate, does(func() {
 			w.changed = true
 			w.outOfStep()
-			w.edit(p, func(p *pod) { p.tolerations = append(slices.Clone(p.tolerations), tolerates("", -1)) })
+			w.edit(p, func(p *pod) { p.tolerations = append(slices.Clone(p.tolerations), tolerates("", indefinitely)) })
 		}, "somebody lets pod %s tolerate every taint", p.name))
 	}
 	add(DeletePod, does(func() { w.delete(p) }, "somebody deletes pod %s", p.name))
@@ -95,8 +99,11 @@ func (w *World) ofProcess(r *replica, add disturb) {
 		r.stopping, r.leads, r.try = true, false, nil
 	}, "%s begins to stop", r.name))
 	if r.try != nil && (r.try.marked || r.try.asks) {
-		add(Refuse, w.calls(func() (string, string) { return r.call(refused) }))
-		add(Lose, w.calls(func() (string, string) { return r.call(lost) }))
+		for with, kind := range []string{refused: Refuse, lost: Lose, hangs: Lose} {
+			if kind != "" {
+				add(kind, w.calls(func() (string, string) { w.hindered = w.now; return r.call(answer(with)) }))
+			}
+		}
 	}
 }
 

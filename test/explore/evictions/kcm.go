@@ -40,6 +40,10 @@ type kcmTry struct {
 	marked types.UID
 	// held means that it began while the eviction clock was fresh.
 	held bool
+	// alone means that no replica ran when it began.
+	alone bool
+	// unseen means that since it set the mark, or when it did, no replica had seen and recorded what had happened.
+	unseen bool
 }
 
 func (k *kcm) nodeChanged(n *node) {
@@ -82,7 +86,7 @@ func (k *kcm) look(p *pod) {
 }
 
 func (k *kcm) begin(name string, at time.Time) {
-	k.tries = append(k.tries, kcmTry{name: name, at: at, held: k.c.fresh()})
+	k.tries = append(k.tries, kcmTry{name: name, at: at, held: k.c.fresh(), alone: !k.c.attended})
 }
 
 // fire begins the tries of the timers that fire up to an instant.

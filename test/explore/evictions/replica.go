@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -68,9 +69,9 @@ type podChange struct{ before, after *pod }
 
 // triedNode is a node whose pods the built-in tries.
 type triedNode struct {
+	builtin.Node
+
 	taints []verdict.Taint
-	pods   map[types.UID]*builtin.Tries
-	last   builtin.NodeTries
 }
 
 // try is a try in flight.
@@ -111,7 +112,7 @@ func (r *replica) start() {
 	}
 	r.engine = policy.NewEngine(r, 0)
 	r.engine.Follow(r.policies(), r.c.now, true)
-	r.backlog = backlog.New(backlog.Lanes{backlog.LimitsFor(16), backlog.AskLimits}, r.isThere)
+	r.backlog = backlog.New(lanes, r.isThere)
 	for _, name := range nodeNames {
 		r.seeNode(r.c.nodes[name])
 	}
@@ -150,12 +151,22 @@ var asks, paused = asking(nil), asking(new("maintenance"))
 func asking(pause *string) []*policy.Policy {
 	object := v1alpha1.EvictionPolicy{}
 	object.Name, object.Spec.Action, object.Spec.Paused = "ask", v1alpha1.ActionEvict, pause
+	object.Spec.Deadline = &metav1.Duration{Duration: deadline}
 	p, err := policy.New(&object)
 	if err != nil {
 		panic(err)
 	}
 	return []*policy.Policy{p}
 }
+
+// lanes have no pace between retries: everything happens at whole seconds.
+var lanes = func() (all backlog.Lanes) {
+	all = backlog.Lanes{backlog.LimitsFor(16), backlog.AskLimits}
+	for i := range all {
+		all[i].Pace = 0
+	}
+	return all
+}()
 
 const budgetName = "default/one"
 
@@ -242,7 +253,10 @@ func (r *replica) seePod(before, after *pod) {
 	if before != nil && (after == nil || after.uid != before.uid) {
 		r.ends(before.uid)
 		r.pods = slices.DeleteFunc(r.pods, func(p *seenPod) bool { return p.uid == before.uid })
-		r.forget(before)
+		if is := r.tries[before.node]; is != nil {
+			is.Forget(before.uid)
+			r.report(before.node, is)
+		}
 	}
 	if after == nil {
 		return
@@ -283,54 +297,28 @@ func (r *replica) see(name string, pods []*seenPod) {
 		if len(r.taints[name]) == 0 {
 			return
 		}
-		is = &triedNode{pods: map[types.UID]*builtin.Tries{}}
+		is = &triedNode{}
 		r.tries[name] = is
 	}
 	retainted := !slices.EqualFunc(is.taints, r.taints[name], verdict.Taint.Same)
 	if is.taints = r.taints[name]; retainted {
 		pods = r.on(name)
 	}
-	var news builtin.NodeTries
 	for _, p := range pods {
-		tries, looks := is.pods[p.uid], retainted
-		if tries == nil {
-			tries, looks = &builtin.Tries{}, true
-			is.pods[p.uid] = tries
-		}
-		looks = looks || len(p.tolerations) > len(p.workload.tolerations)
-		if began := tries.See(r.verdict(p, is.taints), looks, p.gone, r.c.now); !began.IsZero() {
-			news.Begun++
-			news.From = instant.Next(news.From, began)
-		}
+		looks := retainted || len(p.tolerations) > len(p.workload.tolerations)
+		is.See(p.uid, r.verdict(p, is.taints), looks, p.gone, r.c.now)
 	}
-	r.report(name, is, news)
-}
-
-// forget forgets a pod that is gone.
-func (r *replica) forget(p *pod) {
-	if is := r.tries[p.node]; is != nil && is.pods[p.uid] != nil {
-		delete(is.pods, p.uid)
-		r.report(p.node, is, builtin.NodeTries{})
-	}
+	r.report(name, is)
 }
 
 // report passes on what is new about a node.
-func (r *replica) report(name string, is *triedNode, news builtin.NodeTries) {
-	now, idle := builtin.NodeTries{Node: name}, len(is.taints) == 0
-	for _, tries := range is.pods {
-		now.Count(tries)
-		idle = idle && !tries.Tried
-	}
-	if idle {
+func (r *replica) report(name string, is *triedNode) {
+	if len(is.taints) == 0 && !is.Tried() {
 		delete(r.tries, name)
 	}
-	if news.Begun == 0 && now == is.last {
-		return
+	if is, news := is.Report(name, &r.due); news {
+		r.hold.Decided(is, r.c.now)
 	}
-	r.due += now.Due - is.last.Due
-	is.last = now
-	now.Begun, now.From, now.Due = news.Begun, news.From, r.due
-	r.hold.Decided(now, r.c.now)
 }
 
 // decide tells the backlog which pods must leave a node, as eviction does.
@@ -436,17 +424,16 @@ func (r *replica) write(renewed time.Time) {
 // isRecorded reports whether the account has what the hold requires.
 func (r *replica) isRecorded() bool { return r.unrecorded || r.written.Covers(r.hold.Record(r.c.now)) }
 
-// begin begins the next try. It reports whether there is one.
-func (r *replica) begin() bool {
+// begin begins the next try, if there is one.
+func (r *replica) begin() {
 	e, _ := r.backlog.Next(r.c.now)
 	if e == nil {
-		return false
+		return
 	}
 	r.try = &try{eviction: e, asks: e.Lane == backlog.Ask}
 	if p := r.there(e.UID); p != nil {
 		r.try.marked = p.mark == v1alpha1.MarkedByTaintkeeper
 	}
-	return true
 }
 
 // said is how a decision ends a try; empty if it goes on.
@@ -499,14 +486,12 @@ const (
 	answered answer = iota
 	refused         // by a webhook
 	lost            // it carries the call out, and the answer does not arrive
+	hangs           // neither
 )
 
 // call makes the next call of the try in flight, or of the next try. It returns what happened, and which promise was
 // broken.
 func (r *replica) call(with answer) (line, broken string) {
-	if r.try == nil && !r.begin() {
-		return r.name + " has nothing to try", ""
-	}
 	t := r.try
 	name := fmt.Sprintf("%s of UID %s", t.eviction.Name, t.eviction.UID)
 	if r.records() {
@@ -578,14 +563,11 @@ func (r *replica) remove(p *pod, name string, with answer) (line, broken string)
 		r.done(backlog.Failed(wait, "a webhook"), false)
 		return line + ", which is refused", ""
 	}
-	switch {
-	case !r.c.due(p, r.c.now):
-		broken = Deletes
-	case p.budgeted && r.paused:
-		broken = DeletesHeld
-	case p.budgeted && !t.asks:
-		broken = DeletesUnasked
+	if with == hangs {
+		r.done(backlog.Hung, true)
+		return line + ", which hangs", ""
 	}
+	broken = r.breaks(p)
 	r.c.delete(p)
 	if with == lost {
 		r.done(backlog.Hung, true)
@@ -594,6 +576,19 @@ func (r *replica) remove(p *pod, name string, with answer) (line, broken string)
 	r.ends(p.uid)
 	r.settle(saidGone)
 	return line, broken
+}
+
+// breaks returns the promise that the try in flight breaks if its pod leaves now.
+func (r *replica) breaks(p *pod) string {
+	switch {
+	case !r.c.due(p, r.c.now):
+		return Deletes
+	case p.budgeted && r.paused:
+		return DeletesHeld
+	case p.budgeted && !r.try.asks && !r.c.due(p, r.c.now.Add(-deadline)):
+		return DeletesUnasked
+	}
+	return ""
 }
 
 // settle ends the try in flight after a decision.

@@ -35,9 +35,12 @@ func (w *World) ordinary(add func(do explore.Step)) {
 			add(w.calls(func() (string, string) { return w.builtInCalls(i) }))
 		}
 	}
-	for _, p := range w.pods {
-		if p != nil && p.terminating {
-			add(w.replaces(p))
+	for _, of := range w.workloads {
+		switch p := w.pods[of.number]; {
+		case p == nil && w.place(of, "") != "":
+			add(w.creates(of, w.place(of, "")))
+		case p != nil && p.terminating:
+			add(w.ends(p))
 		}
 	}
 	for _, d := range []time.Duration{tick, stale, over} {
@@ -58,30 +61,42 @@ func (w *World) builtInCalls(number int) (line, broken string) {
 		broken = BuiltInDeletesNext
 	case !w.inForce:
 		broken = BuiltInDeletesFreely
-	case w.changed || w.skewed:
+	case t.unseen:
 		broken = BuiltInDeletesUnrecorded
+	case t.alone:
+		broken = BuiltInDeletesAlone
 	}
 	return line, broken
 }
 
-// replaces ends a terminating pod, and creates the next of its workload on a node whose taints it tolerates.
-func (w *World) replaces(p *pod) explore.Step {
+// place returns the node on which the next pod of a workload runs: one whose taints it tolerates, another than before
+// if possible; empty if there is none.
+func (w *World) place(of *workload, before string) (on string) {
+	for _, name := range nodeNames {
+		tolerated := !slices.ContainsFunc(w.nodes[name].taints, func(t corev1.Taint) bool {
+			return matching(of.tolerations, t) < 0
+		})
+		if tolerated && (on == "" || name != before) {
+			on = name
+		}
+	}
+	return on
+}
+
+// ends ends a terminating pod. The next of its workload is created at once, if there is a node for it.
+func (w *World) ends(p *pod) explore.Step {
+	if on := w.place(p.workload, p.node); on != "" {
+		return w.creates(p.workload, on)
+	}
+	return does(func() { w.outOfStep(); w.set(p.workload, nil) }, "pod %s of UID %s is gone", p.name, p.uid)
+}
+
+// creates creates the next pod of a workload.
+func (w *World) creates(of *workload, on string) explore.Step {
 	return func() string {
-		on := ""
-		for _, name := range nodeNames {
-			tolerated := !slices.ContainsFunc(w.nodes[name].taints, func(t corev1.Taint) bool {
-				return matching(p.workload.tolerations, t) < 0
-			})
-			if tolerated && (on == "" || name != p.node) {
-				on = name
-			}
-		}
-		if on == "" {
-			on = p.node // a DaemonSet or a user puts it there
-		}
 		w.outOfStep()
-		w.create(p.workload, on)
-		return fmt.Sprintf("pod %s of UID %s is replaced by UID %s on node %s", p.name, p.uid, w.cluster.pods[p.number].uid, on)
+		w.create(of, on)
+		return fmt.Sprintf("pod %s of UID %s is created on node %s", w.pods[of.number].name, w.pods[of.number].uid, on)
 	}
 }
 
@@ -117,7 +132,7 @@ func (w *World) ofReplica(r *replica, add func(do explore.Step)) {
 
 // ofLeader adds what only a replica does that leads.
 func (w *World) ofLeader(r *replica, add func(do explore.Step)) {
-	if r.try != nil || r.ready() {
+	if r.try != nil {
 		add(w.calls(func() (string, string) { return r.call(answered) }))
 	}
 	if w.account.renewed != w.now || !r.isRecorded() {
@@ -136,12 +151,6 @@ func (w *World) ofLeader(r *replica, add func(do explore.Step)) {
 			}, "%s rewrites the mark of pod %s", r.name, p.name))
 		}
 	}
-}
-
-// ready reports whether some pod may be tried now.
-func (r *replica) ready() bool {
-	s := r.backlog.Stats(r.c.now)
-	return s.Due > s.InFlight
 }
 
 func (w *World) leader() *replica {
@@ -231,7 +240,7 @@ func (w *World) mayPass(d time.Duration) bool {
 // busy reports whether a replica has something to do at once.
 func (r *replica) busy() bool {
 	return len(r.newNodes)+len(r.newPods) > 0 || r.paused != r.c.paused || r.stopping ||
-		r.leads && (r.try != nil || r.ready())
+		r.try != nil
 }
 
 // pass lets time pass.
@@ -261,7 +270,7 @@ func (w *World) waits() string {
 	for _, p := range w.pods {
 		switch {
 		case p == nil || p.terminating || !w.due(p, before):
-		case leader != nil && !leader.born.After(before) && !w.keeps(p):
+		case leader != nil && !leader.born.After(before) && !w.keeps(p, before):
 			return Waits
 		case !up && !w.builtIn.works(p.name) && !w.due(p, stale):
 			return BuiltInWaits
@@ -270,5 +279,8 @@ func (w *World) waits() string {
 	return ""
 }
 
-// keeps reports whether a policy or a budget keeps a due pod.
-func (w *World) keeps(p *pod) bool { return p.budgeted && (w.paused || w.allowed() == 0) }
+// keeps reports whether a policy, its budget or a failure has kept a due pod since an instant.
+func (w *World) keeps(p *pod, since time.Time) bool {
+	asks := !w.due(p, since.Add(-deadline)) || w.unpaused.After(since.Add(-deadline))
+	return p.budgeted && (w.paused || asks && w.allowed() == 0) || w.hindered.After(since)
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,6 +29,8 @@ type World struct {
 	changed  bool      // taints or tolerations, and no leader has seen and recorded that yet
 	skewed   bool      // a pod has changed while a replica had not seen yet how taints had changed before
 	idle     time.Time // since when nobody leads
+	unpaused time.Time // when the EvictionPolicy was paused last
+	hindered time.Time // when a call was refused or not answered last
 	broken   string
 }
 
@@ -39,6 +42,8 @@ type Size struct {
 	Disturbances int
 	// Pods are the names of the workloads that exist; nil means all.
 	Pods []string
+	// Taints are the keys of the taints that may be set; nil means both.
+	Taints []string
 	// Kinds are the disturbances that may happen.
 	Kinds []string
 	// Unrecorded means that replicas do not record the built-in's backlog.
@@ -58,16 +63,19 @@ const (
 	BuiltInDeletesUnrecorded = BuiltInDeletes + ", if a replica saw and recorded what happened, in its order"
 	BuiltInDeletesNext       = BuiltInDeletes + ", if it marked no earlier pod of that name within 25 s"
 	BuiltInDeletesFreely     = BuiltInDeletes + ", if the admission policy is there"
+	BuiltInDeletesAlone      = BuiltInDeletes + ", if a replica ran when it began"
 	BuiltInWaits             = "the built-in evicts what becomes due while no replica runs, if its backlog is over"
 )
 
 const (
-	tick       = 30 * time.Second  // passes at a time while a replica leads, which renews the clock meanwhile
-	stale      = 40 * time.Second  // after which the clock is stale if nobody renews it
-	over       = 180 * time.Second // after which the built-in has made all its tries
-	shortWhile = 30                // seconds for which some pods tolerate taints
-	leadWithin = 20 * time.Second  // after which another replica leads
-	recent     = 40 * time.Second  // and everything before is only earlier: longer than any time that rules look back
+	tick         = 30 * time.Second  // passes at a time while a replica leads, which renews the clock meanwhile
+	stale        = 40 * time.Second  // after which the clock is stale if nobody renews it
+	over         = 180 * time.Second // after which the built-in has made all its tries
+	shortWhile   = 30                // seconds for which some pods tolerate taints
+	indefinitely = -1
+	leadWithin   = 20 * time.Second // after which another replica leads
+	deadline     = 10 * time.Second // after which the EvictionPolicy no longer asks
+	recent       = 40 * time.Second // and everything before is only earlier: longer than any time that rules look back
 )
 
 // New returns the world at its beginning: all replicas are up, and the first leads.
@@ -78,7 +86,7 @@ func New(size Size) *World {
 		*workload
 		on string
 	}{
-		{&workload{name: "web", keepsName: true, budgeted: true, tolerations: []corev1.Toleration{tolerates("slow", shortWhile)}}, "a"},
+		{&workload{name: "web", keepsName: true, budgeted: true, tolerations: []corev1.Toleration{tolerates("slow", indefinitely)}}, "a"},
 		{&workload{name: "api", budgeted: true}, "a"},
 		{&workload{name: "db", keepsName: true, tolerations: []corev1.Toleration{tolerates("", shortWhile)}}, "b"},
 	} {
@@ -98,6 +106,7 @@ func New(size Size) *World {
 		r.start()
 	}
 	w.lead(w.replicas[0])
+	w.follow()
 	return w
 }
 
@@ -106,9 +115,23 @@ func (w *World) Broken() string { return w.broken }
 
 // Fingerprint implements [explore.World].
 func (w *World) Fingerprint() explore.Fingerprint {
-	return explore.FingerprintOf(w.now, recent, skipped, w.nodes, w.pods, w.account, w.inForce, w.paused, w.builtIn,
-		w.replicas, w.left, w.changed, w.skewed, w.idle)
+	return explore.FingerprintOf(w.now, alike, w.nodes, w.pods, w.generation, w.account, w.attended, w.inForce,
+		w.paused, w.builtIn, w.replicas, w.left, w.changed, w.skewed, w.idle, w.unpaused, w.hindered)
 }
+
+var alike = explore.Alike{
+	Recent: recent, Skip: skipped,
+	Most: map[string]int64{"Tries": 3}, // of an eviction
+	Set: func(of reflect.Type) string {
+		if isHeap(of) { // its order follows from its elements
+			return "all"
+		}
+		return ""
+	},
+}
+
+// isHeap recognizes the orders of a Backlog, which are fields of it and of its groups.
+func isHeap(t reflect.Type) bool { return strings.HasPrefix(t.Name(), "ordered[") }
 
 // skipped leaves out what does not change what happens: versions, counters of turns, and what never changes.
 func skipped(field string) bool {
@@ -129,7 +152,7 @@ var immutable = map[reflect.Type]bool{
 
 // Clone implements [explore.World].
 func (w *World) Clone() explore.World {
-	fresh := explore.Clone(w, immutable)
+	fresh := explore.Clone(w, immutable, isHeap)
 	for _, r := range fresh.replicas {
 		r.rebind()
 	}
@@ -142,6 +165,7 @@ func (w *World) Steps() []explore.Step {
 	add := func(do explore.Step) {
 		steps = append(steps, func() string {
 			at, line := w.now, do()
+			w.follow()
 			w.simplify()
 			return at.Format(time.TimeOnly) + "  " + line
 		})
@@ -156,6 +180,26 @@ func (w *World) Steps() []explore.Step {
 		}
 	})
 	return steps
+}
+
+// follow lets the leader begin its next try, if it may. It notes whether a replica runs, and whether one takes
+// everything that has happened to be recorded.
+func (w *World) follow() {
+	for i := range w.builtIn.tries {
+		t := &w.builtIn.tries[i]
+		t.unseen = t.unseen || t.marked != "" && (w.changed || w.skewed)
+	}
+	w.attended = slices.ContainsFunc(w.replicas, func(r *replica) bool { return r.up })
+	r := w.leader()
+	if r == nil {
+		return
+	}
+	if r.try == nil {
+		r.begin()
+	}
+	if len(r.newNodes)+len(r.newPods) == 0 && r.isRecorded() {
+		w.changed = false
+	}
 }
 
 // simplify forgets the tries of the built-in once they can no longer do anything: the clock stays fresh, because

@@ -26,18 +26,36 @@ func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
 	for name, test := range map[string]struct {
 		size Size
 		gaps []string
+		long bool
 	}{
-		"one replica, three pods":  {Size{Replicas: 1, Disturbances: 1, Kinds: everything}, nil},
-		"two replicas, three pods": {Size{Replicas: 2, Disturbances: 1, Kinds: everything}, nil},
-		"one replica, two disturbances": {
-			Size{Replicas: 1, Disturbances: 2, Pods: []string{"web", "db"}, Kinds: everything},
-			[]string{BuiltInWaits},
+		"two replicas, two of everything": {
+			size: Size{Replicas: 2, Disturbances: 2, Kinds: everything},
+			gaps: []string{BuiltInDeletesNext},
 		},
-		"two replicas, two disturbances": {
-			Size{Replicas: 2, Disturbances: 2, Pods: []string{"db"}, Kinds: everything},
-			[]string{BuiltInDeletesNext},
+		"one replica, three of everything": {
+			size: Size{Replicas: 1, Disturbances: 3, Pods: []string{"web"}, Kinds: everything},
+			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext, BuiltInWaits},
+		},
+		"taints that come and go": {
+			size: Size{Replicas: 1, Disturbances: 3, Pods: []string{"db"}, Taints: []string{"out"}, Kinds: []string{Taint, Untaint, Crash}},
+			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext, BuiltInWaits},
+		},
+		"one replica crashes and starts": {
+			size: Size{Replicas: 1, Disturbances: 4, Pods: []string{"web"}, Taints: []string{"out"}, Kinds: []string{Taint, Crash}},
+			gaps: []string{BuiltInDeletesNext, BuiltInWaits},
+		},
+		"three of everything to a pod that tolerates for a while": {
+			size: Size{Replicas: 1, Disturbances: 3, Pods: []string{"db"}, Kinds: everything},
+			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext, BuiltInDeletesAlone, BuiltInWaits}, long: true,
+		},
+		"two replicas, three of everything": {
+			size: Size{Replicas: 2, Disturbances: 3, Pods: []string{"web"}, Kinds: everything},
+			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext, BuiltInWaits}, long: true,
 		},
 	} {
+		if test.long && testing.Short() {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			begin := world(test.size)
 			undocumented := func(promise string) bool { return !slices.Contains(test.gaps, promise) }
@@ -65,8 +83,11 @@ func TestEachDocumentedGapIsFound(t *testing.T) {
 	}{
 		"tainted while nobody runs":    {Size{Replicas: 1, Pods: []string{"db"}, Disturbances: 3, Kinds: []string{Taint, Stop}}, BuiltInWaits},
 		"untaint that nobody recorded": {Size{Replicas: 1, Disturbances: 3, Kinds: []string{Taint, Untaint, Crash}}, BuiltInDeletesUnrecorded},
-		"delete after the mark":        {Size{Replicas: 1, Disturbances: 3, Pods: []string{"web", "db"}, Kinds: []string{Taint, Crash, DeletePod}}, BuiltInDeletesNext},
-		"no admission policy":          {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, RemovePolicy}}, BuiltInDeletesFreely},
+		"due after the last replica died": {
+			Size{Replicas: 1, Disturbances: 3, Pods: []string{"db"}, Kinds: []string{Taint, Crash, DeletePod}}, BuiltInDeletesAlone,
+		},
+		"delete after the mark": {Size{Replicas: 1, Disturbances: 3, Pods: []string{"web", "db"}, Kinds: []string{Taint, Crash, DeletePod}}, BuiltInDeletesNext},
+		"no admission policy":   {Size{Replicas: 1, Disturbances: 2, Kinds: []string{Taint, RemovePolicy}}, BuiltInDeletesFreely},
 	} {
 		t.Run(name, func(t *testing.T) {
 			begin := world(test.size)
