@@ -391,9 +391,10 @@ var examples = map[string][]example{
 	},
 }
 
-// daemon are the tolerations of a DaemonSet's pod, and others.
-func daemon(others ...string) []string { return daemonBut(nil, others...) }
+// daemon are the tolerations of a DaemonSet's pod.
+func daemon() []string { return daemonBut(nil) }
 
+// daemonBut are those but some, and others.
 func daemonBut(without []string, others ...string) []string {
 	return slices.DeleteFunc(append(others,
 		"node.kubernetes.io/not-ready:NoExecute op=Exists", "node.kubernetes.io/unreachable:NoExecute op=Exists",

@@ -55,7 +55,9 @@ func Tolerates(key string, seconds *int64) corev1.Toleration {
 // Template returns a pod that uses all of its grace period. If it is a Job's, it does not end by itself.
 func Template(labels map[string]string, tolerations []corev1.Toleration) corev1.PodTemplateSpec {
 	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"}},
+		ObjectMeta: metav1.ObjectMeta{
+			Labels: labels, Annotations: map[string]string{"pod-complete.stage.kwok.x-k8s.io/delay": "1h"},
+		},
 		Spec: corev1.PodSpec{
 			Tolerations: tolerations,
 			Containers:  []corev1.Container{{Name: "main", Image: "registry.example/main"}},
@@ -84,7 +86,8 @@ func Leaves(e auditlog.Event) bool {
 }
 
 // Start starts a cluster with Taintkeeper from these sources, and returns clients and the kubeconfig of a person.
-func Start(ctx context.Context, shared *suite.Suite, config localcluster.Config, nodes []localcluster.NodeSpec, args ...string,
+func Start(
+	ctx context.Context, shared *suite.Suite, config localcluster.Config, nodes []localcluster.NodeSpec, args ...string,
 ) (cluster *localcluster.Cluster, admin kubernetes.Interface, objects client.Client, kubeconfig string, err error) {
 	keeper, err := suite.Build(ctx, shared.Dir, "taintkeeper")
 	if err != nil {
@@ -102,7 +105,8 @@ func Start(ctx context.Context, shared *suite.Suite, config localcluster.Config,
 	if kubeconfig, err = cluster.Kubeconfig("person", cluster.AdminConfig()); err != nil {
 		return cluster, admin, objects, kubeconfig, err
 	}
-	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper, Args: args})
+	ours := localcluster.TaintkeeperConfig{Binary: keeper, Args: args}
+	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), ours)
 	return cluster, admin, objects, kubeconfig, err
 }
 
@@ -117,7 +121,8 @@ type Namespace struct {
 func (n Namespace) Bare(name string, template corev1.PodTemplateSpec) {
 	n.T.Helper()
 	_, err := n.Admin.CoreV1().Pods(n.Name).Create(n.T.Context(), &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: template.Labels, Annotations: template.Annotations},
+		Spec:       template.Spec,
 	}, metav1.CreateOptions{})
 	await.Must(n.T, err)
 }
@@ -146,11 +151,11 @@ func (n Namespace) Volume(claim, zone string) corev1.Volume {
 		Spec: corev1.PersistentVolumeSpec{
 			Capacity: size, AccessModes: modes, ClaimRef: &corev1.ObjectReference{Namespace: n.Name, Name: claim},
 			PersistentVolumeSource: corev1.PersistentVolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/data"}},
-			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{NodeSelectorTerms: []corev1.NodeSelectorTerm{{
-				MatchExpressions: []corev1.NodeSelectorRequirement{{
+			NodeAffinity: &corev1.VolumeNodeAffinity{Required: &corev1.NodeSelector{
+				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{{
 					Key: corev1.LabelTopologyZone, Operator: corev1.NodeSelectorOpIn, Values: []string{zone},
-				}},
-			}}}},
+				}}}},
+			}},
 		},
 	}, metav1.CreateOptions{})
 	await.Must(n.T, err)
@@ -188,7 +193,9 @@ func (n Namespace) Quota(pods int) {
 }
 
 // Budget makes a PodDisruptionBudget of an app, and returns once its status is as wanted.
-func (n Namespace) Budget(app string, spec policyv1.PodDisruptionBudgetSpec, wanted func(policyv1.PodDisruptionBudgetStatus) bool) {
+func (n Namespace) Budget(
+	app string, spec policyv1.PodDisruptionBudgetSpec, wanted func(policyv1.PodDisruptionBudgetStatus) bool,
+) {
 	n.T.Helper()
 	budgets := n.Admin.PolicyV1().PodDisruptionBudgets(n.Name)
 	spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}
@@ -220,13 +227,13 @@ func (n Namespace) AwaitRunning(pods int) {
 				running++
 				continue
 			}
-			why := string(pod.Status.Phase)
+			why := []string{string(pod.Status.Phase)}
 			for _, c := range pod.Status.Conditions {
 				if c.Status == corev1.ConditionFalse {
-					why += ", " + c.Message
+					why = append(why, c.Message)
 				}
 			}
-			others = append(others, fmt.Sprintf("%s on node %q (%s)", pod.Name, pod.Spec.NodeName, why))
+			others = append(others, fmt.Sprintf("%s on node %q (%s)", pod.Name, pod.Spec.NodeName, strings.Join(why, ", ")))
 		}
 		if running != pods {
 			return fmt.Errorf("%d of %d do; %s", running, pods, strings.Join(others, "; "))
