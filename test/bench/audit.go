@@ -51,6 +51,17 @@ func deletes(calls []call) map[string]time.Time {
 	return accepted
 }
 
+// taintings returns which nodes this program has tainted, and when that was accepted.
+func taintings(calls []call) map[string]time.Time {
+	accepted := map[string]time.Time{}
+	for _, c := range calls {
+		if c.User == adminUser && c.Verb == "patch" && c.Resource == "nodes" && c.Accepted() {
+			accepted[c.Name] = c.Answered
+		}
+	}
+	return accepted
+}
+
 // awaitDeletes waits until the deletes of the given number of pods are accepted, and returns all calls since the mark.
 // Until then it only counts, which takes almost no CPU time away from the contestant.
 func (a audit) awaitDeletes(ctx context.Context, mark int64, pods int, limit time.Duration) ([]call, error) {

@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -32,22 +31,17 @@ const (
 	nameBuiltIn   = "built-in"  // kube-controller-manager with its defaults
 )
 
-// allContestants are in the order of the report's columns.
 var allContestants = []string{nameFloor, nameOurs, namePrevious, nameCoexist, nameUnlimited, nameBuiltIn}
 
-// contestant is a program that evicts.
+// contestant is a program that evicts, or that monitors nodes.
 type contestant struct {
 	name string
 	args []string // its command line, the program first
 	// ready returns once the process is up and has nothing to do.
 	ready func(context.Context, *process) error
-	// learn is called before each storm, once its pods exist.
-	learn func(*process) error
-	// begin is called when the first taint is accepted.
-	begin func(*process) error
 }
 
-// prepare makes what all parts use: a role for the contestants, namespaces, and the node of the canaries.
+// prepare makes what all scenes use: a role for the contestants, namespaces, and the node of the canaries.
 func (b *bench) prepare(ctx context.Context) error {
 	if err := b.grant(ctx); err != nil {
 		return fmt.Errorf("grant the contestants their permissions: %w", err)
@@ -107,30 +101,29 @@ func (b *bench) writeKubeconfig(name string, config *rest.Config, err error) (st
 	return b.cluster.Kubeconfig(name, config)
 }
 
-// contestants returns those of the given names that are not left out.
-func (b *bench) contestants(wanted ...string) ([]contestant, error) {
-	makers := map[string]func() (contestant, error){
-		nameFloor:    b.floor,
-		nameOurs:     func() (contestant, error) { return b.taintkeeper(nameOurs, b.ours) },
-		namePrevious: func() (contestant, error) { return b.taintkeeper(namePrevious, b.previous) },
-		nameCoexist:  b.coexist,
-		nameUnlimited: func() (contestant, error) {
-			return b.builtIn(nameUnlimited, "--kube-api-qps=5000", "--kube-api-burst=5000")
-		},
-		nameBuiltIn: func() (contestant, error) { return b.builtIn(nameBuiltIn) },
+// contestant makes the one with a name. If it runs other controllers than those that evict, it is ready when it has
+// tainted a cordoned node.
+func (b *bench) contestant(name, controllers string) (c contestant, err error) {
+	switch name {
+	case nameFloor:
+		c, err = b.floor()
+	case nameOurs:
+		c, err = b.taintkeeper(name, "bin/taintkeeper")
+	case namePrevious:
+		c, err = b.taintkeeper(name, b.previous)
+	case nameCoexist:
+		c, err = b.coexist()
+	case nameUnlimited:
+		c, err = b.builtIn("--kube-api-qps=5000", "--kube-api-burst=5000")
+	case nameBuiltIn:
+		c, err = b.builtIn()
 	}
-	var all []contestant
-	for _, name := range wanted {
-		if slices.Contains(b.without, name) || name == namePrevious && b.previous == "" {
-			continue
-		}
-		c, err := makers[name]()
-		if err != nil {
-			return nil, fmt.Errorf("set up %s: %w", name, err)
-		}
-		all = append(all, c)
+	c.name = name
+	if controllers != "" {
+		c.args = slices.DeleteFunc(c.args, func(arg string) bool { return strings.HasPrefix(arg, "--controllers=") })
+		c.args, c.ready = append(c.args, "--controllers="+controllers), b.awaitCordon
 	}
-	return all, nil
+	return c, err
 }
 
 func (b *bench) floor() (contestant, error) {
@@ -143,11 +136,8 @@ func (b *bench) floor() (contestant, error) {
 		return contestant{}, fmt.Errorf("find this program: %w", err)
 	}
 	return contestant{
-		name:  nameFloor,
-		args:  []string{self, floorCommand, "-kubeconfig=" + kubeconfig, "-workers=" + strconv.Itoa(b.workers)},
+		args:  []string{self, floorCommand, kubeconfig},
 		ready: func(_ context.Context, p *process) error { return p.expectLine() },
-		learn: func(p *process) error { return errors.Join(p.sendLine(), p.expectLine()) },
-		begin: func(p *process) error { return p.sendLine() },
 	}, nil
 }
 
@@ -163,23 +153,21 @@ func (b *bench) taintkeeper(name, program string) (contestant, error) {
 		program, "--kubeconfig=" + kubeconfig, "--leader-elect=false",
 		"--metrics-bind-address=0", "--health-probe-bind-address=0",
 	}
-	if name == nameOurs {
-		args = append(args, strings.Fields(b.args)...)
-	}
-	return contestant{name: name, args: args, ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
+	return contestant{args: args, ready: b.awaitCanary}, nil
 }
 
 // coexist is taintkeeper with the identity that config/coexistence.yaml names, and a built-in that is refused.
 func (b *bench) coexist() (contestant, error) {
-	c, err := b.taintkeeper(nameOurs, b.ours)
+	c, err := b.taintkeeper(nameOurs, "bin/taintkeeper")
 	if err != nil {
 		return contestant{}, err
 	}
-	rival, err := b.builtIn("refused")
+	rival, err := b.builtIn()
 	if err != nil {
 		return contestant{}, err
 	}
-	c.name, c.args = nameCoexist, append(c.args, "--coexist")
+	rival.name = "refused"
+	c.args = append(c.args, "--coexist")
 	c.ready = func(ctx context.Context, p *process) error {
 		if err := errors.Join(b.awaitCanary(ctx, p), b.cluster.WaitHeldOff(ctx)); err != nil {
 			return err
@@ -195,23 +183,86 @@ func (b *bench) coexist() (contestant, error) {
 // canary could show that it is ready.
 const rivalStart = 15 * time.Second
 
-const builtInControllers = "--controllers=taint-eviction-controller,daemonset-controller"
-
 // builtIn is kube-controller-manager with the controllers that it needs to evict: its taint-eviction-controller waits
 // indefinitely for an index of the pod informer that the daemonset or the node-lifecycle controller registers.
-func (b *bench) builtIn(name string, limits ...string) (contestant, error) {
+func (b *bench) builtIn(limits ...string) (contestant, error) {
 	config, err := b.cluster.ConfigFor("system:kube-controller-manager")
-	kubeconfig, err := b.writeKubeconfig(name, config, err)
+	kubeconfig, err := b.writeKubeconfig(nameBuiltIn, config, err)
 	if err != nil {
 		return contestant{}, err
 	}
 	args := []string{
-		filepath.Join(b.plane, "kube-controller-manager"),
+		filepath.Join(b.cluster.Binaries(), "kube-controller-manager"),
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--secure-port=0", "--use-service-account-credentials=true",
-		builtInControllers,
+		"--controllers=taint-eviction-controller,daemonset-controller",
 	}
-	return contestant{name: name, args: append(args, limits...), ready: b.awaitCanary, learn: nothing, begin: nothing}, nil
+	return contestant{args: append(args, limits...), ready: b.awaitCanary}, nil
 }
 
-func nothing(*process) error { return nil }
+// A canary is a pod on a node that has been tainted all along. It is due when a contestant starts, so its end shows
+// that the contestant works, whatever the contestant considers ready.
+const (
+	canaryNode      = "canary"
+	canaryNamespace = "canary"
+)
+
+// startLimit is how long a contestant may take before it acts.
+const startLimit = 15 * time.Minute
+
+// launch starts a contestant and returns as soon as it is ready.
+func (b *bench) launch(ctx context.Context, c contestant) (*process, error) {
+	mark, err := b.audit.mark()
+	if err != nil {
+		return nil, err
+	}
+	before, err := b.serverCPU(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.createCanary(ctx); err != nil {
+		return nil, err
+	}
+	p, err := b.start(c)
+	if err != nil {
+		return nil, err
+	}
+	p.mark, p.serverBefore = mark, before
+	if err := c.ready(ctx, p); err != nil {
+		p.stop()
+		return nil, fmt.Errorf("wait for %s to be ready: %w", c.name, err)
+	}
+	return p, nil
+}
+
+// settleTime is how long a process is left alone, so that nothing is under way.
+const settleTime = 2 * time.Second
+
+func (b *bench) createCanary(ctx context.Context) error {
+	b.serial++
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("canary-%03d", b.serial), Namespace: canaryNamespace},
+		Spec: corev1.PodSpec{
+			NodeName:   canaryNode,
+			Containers: []corev1.Container{{Name: "canary", Image: "registry.example.com/canary"}},
+		},
+	}
+	if _, err := b.admin.CoreV1().Pods(canaryNamespace).Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("create a canary: %w", err)
+	}
+	return nil
+}
+
+// awaitCanary returns once the process has deleted a canary, and notes how long after its start that was.
+func (b *bench) awaitCanary(ctx context.Context, p *process) error {
+	ctx, cancel := p.running(ctx)
+	defer cancel()
+	calls, err := b.audit.awaitDeletes(ctx, p.mark, 1, startLimit)
+	if err != nil {
+		return err
+	}
+	for _, accepted := range deletes(calls) {
+		p.startup = accepted.Sub(p.started)
+	}
+	return nil
+}

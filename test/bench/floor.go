@@ -8,7 +8,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/taintkeeper/taintkeeper/internal/cluster/apicall"
+	"github.com/taintkeeper/taintkeeper/internal/controller/eviction"
 )
 
 // floorCommand makes this program the floor: a process that knows in advance which pods to evict, and makes only the
@@ -29,14 +29,8 @@ import (
 // eviction that sets the condition before it deletes can be faster with as many workers.
 const floorCommand = "floor"
 
-func runFloor(ctx context.Context, args []string) error {
-	flags := flag.NewFlagSet(floorCommand, flag.ContinueOnError)
-	kubeconfig := flags.String("kubeconfig", "", "kubeconfig file")
-	workers := flags.Int("workers", 1, "number of concurrent evictions")
-	if err := flags.Parse(args); err != nil {
-		return err
-	}
-	client, err := floorClient(*kubeconfig)
+func runFloor(ctx context.Context, kubeconfig string) error {
+	client, err := floorClient(kubeconfig)
 	if err != nil {
 		return err
 	}
@@ -53,7 +47,7 @@ func runFloor(ctx context.Context, args []string) error {
 		if !goesOn(input) {
 			break
 		}
-		if err := evictAll(ctx, client, pods, *workers); err != nil {
+		if err := evictAll(ctx, client, pods); err != nil {
 			return err
 		}
 	}
@@ -125,7 +119,7 @@ func learn(ctx context.Context, client kubernetes.Interface) ([]target, error) {
 	return all, nil
 }
 
-func evictAll(ctx context.Context, client kubernetes.Interface, pods []target, workers int) error {
+func evictAll(ctx context.Context, client kubernetes.Interface, pods []target) error {
 	// A limit of the group would start a goroutine per pod, and they would run in no order.
 	queue := make(chan target, len(pods))
 	for _, pod := range pods {
@@ -133,7 +127,7 @@ func evictAll(ctx context.Context, client kubernetes.Interface, pods []target, w
 	}
 	close(queue)
 	var group errgroup.Group
-	for range workers {
+	for range eviction.DefaultConcurrentEvictions {
 		group.Go(func() error {
 			var failures []error
 			for pod := range queue {

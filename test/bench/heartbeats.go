@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -23,51 +22,34 @@ import (
 // warmUp is how long a contestant has before the minute begins, so that its first looks at all nodes do not count.
 const warmUp = 70 * time.Second
 
-// heartbeatResult is what it costs to monitor healthy nodes for a minute.
-type heartbeatResult struct {
-	CPU       time.Duration `json:"cpu"`
-	ServerCPU time.Duration `json:"serverCPU"`
-	Memory    memory        `json:"memory"`
-}
-
 // heartbeats makes all nodes renew their leases, as kubelets do, and measures the contestants that monitor them.
 func (b *bench) heartbeats(ctx context.Context) error {
 	b.say("\nheartbeats: %d nodes renew a lease every %s", b.nodes, b.renewEvery)
 	if err := b.createHealthyNodes(ctx); err != nil {
 		return err
 	}
-	all, err := b.healthContestants()
-	if err != nil {
-		return err
-	}
-	for _, c := range all {
-		result, err := b.heartbeatsOf(ctx, c)
-		if err != nil {
-			return fmt.Errorf("%s: %w", c.name, err)
-		}
-		b.report.Heartbeats[c.name] = result
-		b.say("  %s: %s of CPU time in a minute, load %s", c.name, seconds(result.CPU), loadAverage())
-	}
-	b.report.printHeartbeats(b.out, b.nodes)
-	return nil
-}
-
-// healthContestants are the same programs as everywhere, with the controllers that monitor nodes.
-func (b *bench) healthContestants() ([]contestant, error) {
-	all, err := b.contestants(nameOurs, namePrevious, nameBuiltIn)
-	if err != nil {
-		return nil, err
-	}
-	for i := range all {
-		controllers := "--controllers=node-health"
-		if all[i].name == nameBuiltIn {
-			controllers = "--controllers=node-lifecycle-controller"
-			all[i].args = slices.DeleteFunc(all[i].args, func(arg string) bool { return arg == builtInControllers })
-		}
-		all[i].args = append(all[i].args, controllers)
-		all[i].ready = b.awaitCordon
-	}
-	return all, nil
+	renewing, stop := context.WithCancel(ctx)
+	var group errgroup.Group
+	group.Go(func() error { b.renew(renewing); return nil })
+	defer func() { stop(); _ = group.Wait() }()
+	return b.take(ctx, turns{
+		once: []string{nameOurs, namePrevious, nameBuiltIn},
+		controllers: map[string]string{
+			nameOurs: "node-health", namePrevious: "node-health", nameBuiltIn: "node-lifecycle-controller",
+		},
+		play: func(ctx context.Context, p *process) error {
+			if err := await.Pause(ctx, warmUp); err != nil {
+				return err
+			}
+			used, err := b.measured(ctx, p, func(ctx context.Context) error { return await.Pause(ctx, time.Minute) })
+			if err != nil {
+				return err
+			}
+			memory, err := p.memory()
+			b.note(fmt.Sprintf("a minute of heartbeats of %d nodes", b.nodes), p.name, append(used, memory...))
+			return err
+		},
+	})
 }
 
 // createHealthyNodes creates nodes that are ready and not tainted, with a lease each.
@@ -131,32 +113,6 @@ func (b *bench) renew(ctx context.Context) {
 		}
 	}
 	_ = group.Wait()
-}
-
-func (b *bench) heartbeatsOf(ctx context.Context, c contestant) (result heartbeatResult, err error) {
-	renewing, stop := context.WithCancel(ctx)
-	var group errgroup.Group
-	group.Go(func() error { b.renew(renewing); return nil })
-	defer func() { stop(); _ = group.Wait() }()
-
-	p, err := b.start(c)
-	if err != nil {
-		return result, err
-	}
-	defer p.stop()
-	if err := errors.Join(c.ready(ctx, p), await.Pause(ctx, warmUp)); err != nil {
-		return result, err
-	}
-	return b.quietMinute(ctx, p)
-}
-
-func (b *bench) quietMinute(ctx context.Context, p *process) (heartbeatResult, error) {
-	used, err := b.measured(ctx, p, func(ctx context.Context) error { return await.Pause(ctx, time.Minute) })
-	if err != nil {
-		return heartbeatResult{}, err
-	}
-	weight, err := p.memory()
-	return heartbeatResult{CPU: used.process, ServerCPU: used.server, Memory: weight}, err
 }
 
 // awaitCordon returns once the process has tainted a node that is cordoned: then it does its work.

@@ -7,11 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -37,59 +33,32 @@ const (
 	concernedResource = "bench.taintkeeper.dev/gpu"
 )
 
-// The crowds of pods, by their names in the report. Ordinary pods have requests, as nearly all pods do, and nothing
-// else that concerns a policy. The others are in a namespace with every label and annotation, and request an extended
-// resource.
-const (
-	crowdOrdinaryNone  = "ordinary pods, no policy"
-	crowdOrdinaryAll   = "ordinary pods, every policy"
-	crowdConcernedNone = "affected pods, no policy"
-	crowdConcernedAll  = "affected pods, every policy"
-)
-
-var allPolicyCrowds = []string{crowdOrdinaryNone, crowdOrdinaryAll, crowdConcernedNone, crowdConcernedAll}
-
-// policiesResult is what it takes to create pods.
-type policiesResult struct {
-	PerSecond float64       `json:"perSecond"`
-	P50       time.Duration `json:"p50"` // of a create, as the client sees it
-	P99       time.Duration `json:"p99"`
-	// Processor time of the API server, for each pod.
-	ServerCPU time.Duration `json:"serverCPU"`
-}
-
-// policies creates pods without the admission policies for tolerations and with all of them.
+// policies creates pods without the admission policies for tolerations and with all of them. Ordinary pods have
+// requests, as nearly all pods do, and nothing else that concerns a policy. The others are in a namespace with every
+// label and annotation, and request an extended resource.
 func (b *bench) policies(ctx context.Context) error {
 	b.say("\npolicies: %d pods are created, %d at a time, without policies and with all of them", policyPods, policyCreators)
 	if err := b.createPolicyNamespaces(ctx); err != nil {
 		return err
 	}
 	for range b.rounds {
-		if err := b.policiesRound(ctx); err != nil {
+		err := b.createAlike(ctx, "no policy")
+		for _, step := range []func() error{
+			func() error { return b.cluster.InstallPolicies(ctx) },
+			func() error { return b.awaitPolicies(ctx, allAdded) },
+			func() error { return b.createAlike(ctx, "every policy") },
+			func() error { return b.cluster.RemovePolicies(ctx) },
+			func() error { return b.awaitPolicies(ctx, addedByServer) },
+		} {
+			if err == nil {
+				err = step()
+			}
+		}
+		if err != nil {
 			return err
 		}
 	}
-	b.report.printPolicies(b.out)
 	return nil
-}
-
-func (b *bench) policiesRound(ctx context.Context) error {
-	if err := b.createCrowds(ctx, crowdOrdinaryNone, crowdConcernedNone); err != nil {
-		return err
-	}
-	if err := b.cluster.InstallPolicies(ctx); err != nil {
-		return err
-	}
-	if err := b.awaitPolicies(ctx, allAdded); err != nil {
-		return err
-	}
-	if err := b.createCrowds(ctx, crowdOrdinaryAll, crowdConcernedAll); err != nil {
-		return err
-	}
-	if err := b.cluster.RemovePolicies(ctx); err != nil {
-		return err
-	}
-	return b.awaitPolicies(ctx, addedByServer)
 }
 
 func (b *bench) createPolicyNamespaces(ctx context.Context) error {
@@ -114,66 +83,65 @@ func (b *bench) createPolicyNamespaces(ctx context.Context) error {
 	return nil
 }
 
-// createCrowds creates the pods of some crowds one after the other, and removes them.
-func (b *bench) createCrowds(ctx context.Context, crowds ...string) error {
-	for _, crowd := range crowds {
-		result, err := b.createCrowd(ctx, policyPod(crowd))
+// createAlike creates pods of each kind, one kind after the other, and removes them.
+func (b *bench) createAlike(ctx context.Context, policies string) error {
+	for _, pod := range []func(int) *corev1.Pod{ordinaryPod, concernedPod} {
+		measured, err := b.createMeasured(ctx, pod)
 		if err != nil {
-			return fmt.Errorf("%s: %w", crowd, err)
+			return err
 		}
-		b.report.Policies[crowd] = append(b.report.Policies[crowd], result)
-		b.say("  %s: %.0f a second, p99 %s, load %s", crowd, result.PerSecond, milliseconds(result.P99), loadAverage())
+		b.note("policies", pod(0).Namespace+" pods, "+policies, measured)
 	}
 	return nil
 }
 
-// policyPod returns what makes the pods of a crowd.
-func policyPod(crowd string) func(i int) *corev1.Pod {
-	concerned := strings.HasPrefix(crowd, concernedNamespace)
-	return func(i int) *corev1.Pod {
-		pod := productionPod(partPolicies, i, "")
-		pod.Namespace = ordinaryNamespace
-		if concerned {
-			pod.Namespace = concernedNamespace
-			pod.Labels["taintkeeper.dev/daemon"] = "true"
-			resources := &pod.Spec.Containers[0].Resources
-			resources.Requests[concernedResource] = resource.MustParse("1")
-			resources.Limits[concernedResource] = resource.MustParse("1")
-		}
-		return pod
-	}
+func ordinaryPod(i int) *corev1.Pod {
+	pod := productionPod("policies", i, "")
+	pod.Namespace = ordinaryNamespace
+	return pod
 }
 
-func (b *bench) createCrowd(ctx context.Context, pod func(i int) *corev1.Pod) (policiesResult, error) {
+// concernedPod makes a pod that concerns every policy.
+func concernedPod(i int) *corev1.Pod {
+	pod := ordinaryPod(i)
+	pod.Namespace = concernedNamespace
+	pod.Labels["taintkeeper.dev/daemon"] = "true"
+	resources := &pod.Spec.Containers[0].Resources
+	resources.Requests[concernedResource] = resource.MustParse("1")
+	resources.Limits[concernedResource] = resource.MustParse("1")
+	return pod
+}
+
+func (b *bench) createMeasured(ctx context.Context, pod func(i int) *corev1.Pod) (figures, error) {
 	namespace := pod(0).Namespace
 	if _, err := b.createTimed(ctx, policyWarmUp, pod); err != nil {
-		return policiesResult{}, err
+		return nil, err
 	}
 	if err := b.removePodsIn(ctx, namespace); err != nil {
-		return policiesResult{}, err
+		return nil, err
 	}
 	before, err := b.serverCPU(ctx)
 	if err != nil {
-		return policiesResult{}, err
+		return nil, err
 	}
 	began := time.Now()
 	took, err := b.createTimed(ctx, policyPods, pod)
 	if err != nil {
-		return policiesResult{}, err
+		return nil, err
 	}
 	passed := time.Since(began)
 	after, err := b.serverCPU(ctx)
-	result := policiesResult{
-		PerSecond: policyPods / passed.Seconds(), ServerCPU: (after - before) / policyPods,
-		P50: median(took), P99: quantile(took, 0.99),
-	}
-	return result, errors.Join(err, b.removePodsIn(ctx, namespace))
+	return figures{
+		{"pods a second", policyPods / passed.Seconds()},
+		{"p50 of a create, ms", median(took)}, {"p99 of a create, ms", quantile(took, 0.99)},
+		{"CPU time of the API server for each pod, ms", (after - before) / policyPods * 1000},
+	}, errors.Join(err, b.removePodsIn(ctx, namespace))
 }
 
-// createTimed creates the given number of pods and returns how long each took.
-func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *corev1.Pod) ([]time.Duration, error) {
+// createTimed creates the given number of pods and returns how many milliseconds each took.
+func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *corev1.Pod) ([]float64, error) {
 	var lock sync.Mutex
-	var took []time.Duration
+	var took []float64
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(policyCreators)
 	for i := range number {
@@ -186,7 +154,7 @@ func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *co
 			passed := time.Since(began)
 			lock.Lock()
 			defer lock.Unlock()
-			took = append(took, passed)
+			took = append(took, passed.Seconds()*1000)
 			return nil
 		})
 	}
@@ -196,8 +164,8 @@ func (b *bench) createTimed(ctx context.Context, number int, pod func(i int) *co
 // awaitPolicies waits until every policy is in force, or none: until a pod that concerns all of them gets the given
 // number of tolerations, and a pod that tolerates other teams' nodes is refused, or is not.
 func (b *bench) awaitPolicies(ctx context.Context, tolerations int) error {
-	probe := policyPod(crowdConcernedAll)(0)
-	stranger := policyPod(crowdOrdinaryAll)(0)
+	probe := concernedPod(0)
+	stranger := ordinaryPod(0)
 	stranger.Spec.Tolerations = []corev1.Toleration{{
 		Key: "taintkeeper.dev/dedicated", Operator: corev1.TolerationOpExists,
 	}}
@@ -224,27 +192,3 @@ const (
 	addedByServer = 2
 	allAdded      = addedByServer + 4 + 1 + 1 + 2
 )
-
-func (r *report) printPolicies(out io.Writer) {
-	_, _ = fmt.Fprintf(out, "\npolicies, %d pods (medians of %d rounds)\n", policyPods, len(r.Policies[crowdOrdinaryNone]))
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	_, _ = fmt.Fprintln(w, "\tpods a second\tp50\tp99\tCPU time of the API server per pod\t")
-	for _, crowd := range allPolicyCrowds {
-		m := medianPolicies(r.Policies[crowd])
-		_, _ = fmt.Fprintf(w, "%s\t%s\t%.1f ms\t%.1f ms\t%.2f ms\t\n", crowd, strconv.Itoa(int(m.PerSecond)), inMilliseconds(m.P50), inMilliseconds(m.P99), inMilliseconds(m.ServerCPU))
-	}
-	_ = w.Flush()
-}
-
-func inMilliseconds(d time.Duration) float64 { return d.Seconds() * 1000 }
-
-// medianPolicies has the median of each figure.
-func medianPolicies(rounds []policiesResult) policiesResult {
-	var perSecond []float64
-	var p50, p99, cpu []time.Duration
-	for _, round := range rounds {
-		perSecond, cpu = append(perSecond, round.PerSecond), append(cpu, round.ServerCPU)
-		p50, p99 = append(p50, round.P50), append(p99, round.P99)
-	}
-	return policiesResult{PerSecond: median(perSecond), P50: median(p50), P99: median(p99), ServerCPU: median(cpu)}
-}

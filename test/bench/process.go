@@ -6,10 +6,13 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/prometheus/procfs"
@@ -26,12 +29,13 @@ type process struct {
 	*rig.Process
 	contestant
 
-	stdin   io.WriteCloser
-	stdout  *bufio.Reader
-	started time.Time
-	mark    int64         // of the audit log, before the process started
-	startup time.Duration // from the start of the process to its first delete
-	rival   *process      // that runs at the same time, if any
+	stdin        io.WriteCloser
+	stdout       *bufio.Reader
+	started      time.Time
+	mark         int64         // of the audit log, before the process started
+	serverBefore float64       // the CPU time of the API server until then
+	startup      time.Duration // from the start of the process to its first delete
+	rival        *process      // that runs at the same time, if any
 }
 
 // start starts a contestant. Its log goes to the state folder of the cluster, so that failures can be examined.
@@ -98,27 +102,23 @@ func (p *process) stop() {
 	}
 }
 
-// memory is what a process occupies, in bytes.
-type memory struct {
-	Peak     int64 `json:"peak"`     // VmHWM
-	Resident int64 `json:"resident"` // VmRSS
-}
-
-// memory reads what the process occupies now, and the most that it has occupied since its start.
-func (p *process) memory() (memory, error) {
+// memory reads the most that the process has occupied since its start (VmHWM), and what it occupies now (VmRSS).
+func (p *process) memory() (figures, error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err != nil {
-		return memory{}, p.unread("memory", err)
+		return nil, p.unread("memory", err)
 	}
 	status, err := proc.NewStatus()
 	if err != nil {
-		return memory{}, p.unread("memory", err)
+		return nil, p.unread("memory", err)
 	}
-	return memory{Peak: int64(status.VmHWM), Resident: int64(status.VmRSS)}, nil
+	return figures{
+		{"peak memory, MiB", float64(status.VmHWM) / (1 << 20)}, {"memory, MiB", float64(status.VmRSS) / (1 << 20)},
+	}, nil
 }
 
-// cpu returns the CPU time that the process has used.
-func (p *process) cpu() (time.Duration, error) {
+// cpu returns the CPU time that the process has used, in seconds.
+func (p *process) cpu() (float64, error) {
 	proc, err := procfs.NewProc(p.PID())
 	if err != nil {
 		return 0, p.unread("CPU time", err)
@@ -127,7 +127,7 @@ func (p *process) cpu() (time.Duration, error) {
 	if err != nil {
 		return 0, p.unread("CPU time", err)
 	}
-	return time.Duration(stat.CPUTime() * float64(time.Second)), nil
+	return stat.CPUTime(), nil
 }
 
 func (p *process) unread(what string, err error) error {
@@ -135,15 +135,65 @@ func (p *process) unread(what string, err error) error {
 }
 
 // loadAverage returns the machine's load over the last minute, which shows whether other processes interfered. It is
-// empty if unknown.
-func loadAverage() string {
+// zero if unknown.
+func loadAverage() float64 {
 	proc, err := procfs.NewDefaultFS()
 	if err != nil {
-		return ""
+		return 0
 	}
 	load, err := proc.LoadAvg()
 	if err != nil {
-		return ""
+		return 0
 	}
-	return fmt.Sprintf("%.2f", load.Load1)
+	return load.Load1
+}
+
+// serverCPU returns the CPU time that the API server has used, in seconds. Unlike the time that an eviction takes, what
+// it costs the API server does not depend on what else the machine does.
+func (b *bench) serverCPU(ctx context.Context) (float64, error) {
+	request := b.admin.Discovery().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain")
+	metrics, err := request.Do(ctx).Raw()
+	if err != nil {
+		return 0, fmt.Errorf("read the metrics of the API server: %w", err)
+	}
+	return parseServerCPU(string(metrics))
+}
+
+func parseServerCPU(metrics string) (float64, error) {
+	const name = "process_cpu_seconds_total "
+	for line := range strings.Lines(metrics) {
+		if value, ok := strings.CutPrefix(line, name); ok {
+			return strconv.ParseFloat(strings.TrimSpace(value), 64)
+		}
+	}
+	return 0, errors.New("the API server has no metric " + name)
+}
+
+// The CPU times, by their names in the report.
+const (
+	ownCPU    = "CPU time, s"
+	serverCPU = "CPU time of the API server, s"
+)
+
+// measured does something while the process runs, and returns what CPU time it took.
+func (b *bench) measured(ctx context.Context, p *process, do func(context.Context) error) (figures, error) {
+	own, server, err := b.usage(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	running, cancel := p.running(ctx)
+	defer cancel()
+	if err := do(running); err != nil {
+		return nil, err
+	}
+	ownAfter, serverAfter, err := b.usage(ctx, p)
+	return figures{{ownCPU, ownAfter - own}, {serverCPU, serverAfter - server}}, err
+}
+
+func (b *bench) usage(ctx context.Context, p *process) (own, server float64, err error) {
+	if own, err = p.cpu(); err != nil {
+		return 0, 0, err
+	}
+	server, err = b.serverCPU(ctx)
+	return own, server, err
 }

@@ -7,16 +7,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/internal/controller/coexist"
+	"github.com/taintkeeper/taintkeeper/test/admission"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
@@ -24,43 +27,22 @@ const (
 	stormPods  = 1000
 	stormNodes = 20
 	stormLimit = 10 * time.Minute
+	partStorm  = "storm"
 )
 
-// stormRound is what was measured for one contestant in one storm. Times count from the instant at which the API server
-// accepted the first taint, up to those at which it accepted deletes.
-type stormRound struct {
-	Total  time.Duration  `json:"total"`
-	First  time.Duration  `json:"first"`
-	Median time.Duration  `json:"median"`
-	P99    time.Duration  `json:"p99"`
-	Calls  map[string]int `json:"calls"` // by verb and resource
-	Memory memory         `json:"memory"`
-	// Processor time from the first taint to the last delete.
-	CPU       time.Duration `json:"cpu"`       // of the process
-	ServerCPU time.Duration `json:"serverCPU"` // of the API server
-}
-
-func (r stormRound) total() time.Duration { return r.Total }
-
-// work is the CPU time of the process and of the API server.
-func (r stormRound) work() time.Duration { return r.CPU + r.ServerCPU }
-
-// callsPerPod leaves events out.
-func (r stormRound) callsPerPod() float64 {
-	calls := 0
-	for what, count := range r.Calls {
-		if !strings.HasSuffix(what, " events") {
-			calls += count
-		}
-	}
-	return float64(calls) / stormPods
-}
-
-// The storms, by their names in the report.
+// The storms, by the names of their tables.
 const (
-	stormFresh = "right after a start"  // the process evicted its first pod a moment ago
-	stormWarm  = "warm"                 // the same process has had a storm before
-	stormSlow  = "with slow admissions" // see slow
+	stormFresh = "storm right after a start"  // the process evicted its first pod a moment ago
+	stormWarm  = "storm warm"                 // the same process has had a storm before
+	stormSlow  = "storm with slow admissions" // see slow
+)
+
+// What is measured of a storm. Times count from the instant at which the API server accepted the first taint, up to
+// those at which it accepted deletes.
+const (
+	stormTotal  = "total, s"
+	stormFirst  = "first delete, ms"
+	callsPerPod = "calls per pod, without events"
 )
 
 // storm puts each contestant in turn through two storms: one right after its start, and another.
@@ -69,51 +51,22 @@ func (b *bench) storm(ctx context.Context) error {
 		return err
 	}
 	b.say("\nstorm: %d pods on %d nodes are due at once", stormPods, stormNodes)
-	repeated := []string{nameFloor, nameOurs, namePrevious, nameCoexist, nameUnlimited}
-	err := b.inRounds(ctx, b.stormsOf, repeated, []string{nameBuiltIn})
-	b.report.printStorm(b.out, stormFresh)
-	b.report.printStorm(b.out, stormWarm)
-	return err
-}
-
-// inRounds measures some contestants in every round, one after the other, and those that take minutes once.
-func (b *bench) inRounds(ctx context.Context, measure func(context.Context, contestant) error,
-	repeated, once []string,
-) error {
-	for round := range b.rounds {
-		names := repeated
-		if round == 0 {
-			names = slices.Concat(repeated, once)
-		}
-		all, err := b.contestants(names...)
-		if err != nil {
-			return err
-		}
-		for _, c := range all {
-			if err := measure(ctx, c); err != nil {
-				return fmt.Errorf("round %d of %s: %w", round+1, c.name, err)
+	return b.take(ctx, turns{
+		every: []string{nameFloor, nameOurs, namePrevious, nameCoexist, nameUnlimited},
+		once:  []string{nameBuiltIn},
+		before: func(ctx context.Context) error {
+			return errors.Join(b.newClock(ctx), b.createStormPods(ctx, stormNodes))
+		},
+		play: func(ctx context.Context, p *process) error {
+			if err := b.weather(ctx, p, stormFresh, stormNodes); err != nil {
+				return err
 			}
-		}
-	}
-	return nil
-}
-
-func (b *bench) stormsOf(ctx context.Context, c contestant) error {
-	if err := errors.Join(b.newClock(ctx), b.createStormPods(ctx, stormNodes)); err != nil {
-		return err
-	}
-	p, err := b.launch(ctx, c)
-	if err != nil {
-		return err
-	}
-	defer p.stop()
-	if err := b.weather(ctx, p, stormFresh, stormNodes); err != nil {
-		return err
-	}
-	if err := errors.Join(b.createStormPods(ctx, stormNodes), await.Pause(ctx, settleTime)); err != nil {
-		return err
-	}
-	return b.weather(ctx, p, stormWarm, stormNodes)
+			if err := errors.Join(b.createStormPods(ctx, stormNodes), await.Pause(ctx, settleTime)); err != nil {
+				return err
+			}
+			return b.weather(ctx, p, stormWarm, stormNodes)
+		},
+	})
 }
 
 // newClock puts the coexistence policy in the way of every contestant, with an eviction clock that nobody has renewed:
@@ -136,29 +89,30 @@ func (b *bench) createStormPods(ctx context.Context, nodes int) error {
 	if err != nil {
 		return err
 	}
-	b.report.PodBytes = created[0].Size()
+	b.say("  %d pods of %d bytes", stormPods, created[0].Size())
 	return nil
 }
 
 // weather puts a process through a storm, notes how it did, and cleans up.
 func (b *bench) weather(ctx context.Context, p *process, storm string, nodes int) error {
-	r, err := b.stormRound(ctx, p, nodes)
+	round, err := b.stormRound(ctx, p, nodes)
 	if err != nil {
-		return fmt.Errorf("storm %s: %w", storm, err)
+		return fmt.Errorf("%s: %w", storm, err)
 	}
-	b.report.addStorm(storm, p.name, r)
-	b.say("  %s, %s: %s, first delete after %s, load %s", p.name, storm, seconds(r.Total), milliseconds(r.First), loadAverage())
+	b.note(storm, p.name, round)
 	return errors.Join(b.untaintAll(ctx, nodeNames(nodes)), b.removePods(ctx))
 }
 
-// stormRound is the storm itself.
-func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (stormRound, error) {
-	if err := p.learn(p); err != nil {
-		return stormRound{}, err
+// stormRound is the storm itself. Calls are counted, and memory is measured, once nothing more happens.
+func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (figures, error) {
+	if p.name == nameFloor { // it learns which pods there are
+		if err := errors.Join(p.sendLine(), p.expectLine()); err != nil {
+			return nil, err
+		}
 	}
 	mark, err := b.audit.mark()
 	if err != nil {
-		return stormRound{}, err
+		return nil, err
 	}
 	used, err := b.measured(ctx, p, func(ctx context.Context) error {
 		if err := b.taintAtOnce(ctx, p, nodeNames(nodes)); err != nil {
@@ -168,41 +122,20 @@ func (b *bench) stormRound(ctx context.Context, p *process, nodes int) (stormRou
 		return err
 	})
 	if err != nil {
-		return stormRound{}, err
+		return nil, err
 	}
-	r, err := b.aftermath(ctx, p, mark)
-	r.CPU, r.ServerCPU = used.process, used.server
-	return r, err
-}
-
-// usage is CPU time that has been used.
-type usage struct{ process, server time.Duration }
-
-func (b *bench) usage(ctx context.Context, p *process) (usage, error) {
-	process, err := p.cpu()
+	if err := await.Pause(ctx, settleTime); err != nil {
+		return nil, err
+	}
+	calls, err := b.audit.since(mark)
 	if err != nil {
-		return usage{}, err
+		return nil, err
 	}
-	server, err := b.serverCPU(ctx)
-	return usage{process, server}, err
+	memory, err := p.memory()
+	return slices.Concat(stormFigures(calls), used, memory), err
 }
 
-// measured does something while the process runs, and returns what CPU time it took.
-func (b *bench) measured(ctx context.Context, p *process, do func(context.Context) error) (usage, error) {
-	before, err := b.usage(ctx, p)
-	if err != nil {
-		return usage{}, err
-	}
-	running, cancel := p.running(ctx)
-	defer cancel()
-	if err := do(running); err != nil {
-		return usage{}, err
-	}
-	after, err := b.usage(ctx, p)
-	return usage{after.process - before.process, after.server - before.server}, err
-}
-
-// taintAtOnce taints nodes in parallel, and lets the process begin at the first that is accepted.
+// taintAtOnce taints nodes in parallel, and lets the floor begin at the first that is accepted.
 func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) error {
 	accepted := make(chan struct{}, len(nodes))
 	group, ctx := errgroup.WithContext(ctx)
@@ -214,58 +147,35 @@ func (b *bench) taintAtOnce(ctx context.Context, p *process, nodes []string) err
 		})
 	}
 	<-accepted
-	return errors.Join(p.begin(p), group.Wait())
+	var err error
+	if p.name == nameFloor {
+		err = p.sendLine()
+	}
+	return errors.Join(err, group.Wait())
 }
 
-// aftermath counts the calls and measures memory, once nothing more happens.
-func (b *bench) aftermath(ctx context.Context, p *process, mark int64) (stormRound, error) {
-	if err := await.Pause(ctx, settleTime); err != nil {
-		return stormRound{}, err
-	}
-	calls, err := b.audit.since(mark)
-	if err != nil {
-		return stormRound{}, err
-	}
-	r := newStormRound(calls)
-	r.Memory, err = p.memory()
-	return r, err
-}
-
-func newStormRound(calls []call) stormRound {
-	start := firstTaint(calls)
-	var after []time.Duration
-	for _, accepted := range deletes(calls) {
-		after = append(after, accepted.Sub(start))
-	}
-	return stormRound{
-		Total: quantile(after, 1), First: quantile(after, 0), Median: median(after), P99: quantile(after, 0.99),
-		Calls: countCalls(calls),
-	}
-}
-
-// firstTaint is when the first taint was accepted.
-func firstTaint(calls []call) time.Time {
-	for _, accepted := range taintings(calls) {
-		return accepted.at
-	}
-	return time.Time{}
-}
-
-// tainting is a node that was tainted.
-type tainting struct {
-	node string
-	at   time.Time
-}
-
-// taintings returns which nodes this program has tainted and when, in the order of the answers.
-func taintings(calls []call) []tainting {
-	var all []tainting
-	for _, c := range calls {
-		if c.User == adminUser && c.Verb == "patch" && c.Resource == "nodes" && c.Accepted() {
-			all = append(all, tainting{c.Name, c.Answered})
+func stormFigures(calls []call) figures {
+	var start time.Time // of the storm: the first accepted taint
+	for _, at := range taintings(calls) {
+		if start.IsZero() || at.Before(start) {
+			start = at
 		}
 	}
-	return all
+	var after []float64
+	for _, accepted := range deletes(calls) {
+		after = append(after, accepted.Sub(start).Seconds())
+	}
+	counts, all := countCalls(calls), 0
+	var kinds figures
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		if kinds = append(kinds, figure{what, float64(counts[what])}); !strings.HasSuffix(what, " events") {
+			all += counts[what]
+		}
+	}
+	return append(figures{
+		{stormTotal, quantile(after, 1)}, {stormFirst, quantile(after, 0) * 1000},
+		{"median delete, ms", median(after) * 1000}, {callsPerPod, float64(all) / stormPods},
+	}, kinds...)
 }
 
 // countCalls counts the contestant's calls, successful or not, except lists and watches, which begin before the storm.
@@ -278,4 +188,77 @@ func countCalls(calls []call) map[string]int {
 		counts[c.Verb+" "+c.Resource]++
 	}
 	return counts
+}
+
+const (
+	// slowNodes is the number of nodes over which the pods with slow deletes are spread.
+	slowNodes = 100
+	// slowReview is how long the webhook takes for one.
+	slowReview = 2 * time.Second
+	// slowTimeout is how long the API server would wait for it, in seconds.
+	slowTimeout = 10
+	slowWebhook = "slow.bench.taintkeeper.dev"
+)
+
+// slow is a storm whose deletes take two seconds each, as a webhook takes its time over them. The built-in with its
+// default limits would be as slow as in any storm, and the floor would only show how many workers it has, so these two
+// take no part.
+func (b *bench) slow(ctx context.Context) (err error) {
+	if err := b.ensureNodes(ctx, slowNodes); err != nil {
+		return err
+	}
+	webhook, err := admission.Serve(takeTime)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, webhook.Close()) }()
+	configurations := b.admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	if _, err := configurations.Create(ctx, slowConfiguration(webhook), metav1.CreateOptions{}); err != nil {
+		return fmt.Errorf("register the webhook: %w", err)
+	}
+	defer func() { err = errors.Join(err, configurations.Delete(ctx, slowWebhook, metav1.DeleteOptions{})) }()
+
+	b.say("\nslow: %d pods on %d nodes are due at once, and each delete takes %s", stormPods, slowNodes, slowReview)
+	return b.take(ctx, turns{
+		every: []string{nameOurs, nameUnlimited}, once: []string{namePrevious},
+		before: func(ctx context.Context) error { return b.createStormPods(ctx, slowNodes) },
+		play: func(ctx context.Context, p *process) error {
+			if err := await.Pause(ctx, settleTime); err != nil {
+				return err
+			}
+			return b.weather(ctx, p, stormSlow, slowNodes)
+		},
+	})
+}
+
+// takeTime admits everything, but only after a while.
+func takeTime(ctx context.Context, _ *metav1.PartialObjectMetadata) *metav1.Status {
+	_ = await.Pause(ctx, slowReview) // when it ends earlier, nobody waits for the answer any longer
+	return nil
+}
+
+// slowConfiguration makes the API server ask the webhook about the pods of the storm, and only when a contestant
+// deletes them.
+func slowConfiguration(webhook *admission.Webhook) *admissionregistrationv1.ValidatingWebhookConfiguration {
+	return &admissionregistrationv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: slowWebhook},
+		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
+			Name:         slowWebhook,
+			ClientConfig: admissionregistrationv1.WebhookClientConfig{URL: &webhook.URL, CABundle: webhook.Bundle},
+			Rules: []admissionregistrationv1.RuleWithOperations{{
+				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
+				Rule: admissionregistrationv1.Rule{
+					APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"},
+				},
+			}},
+			ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{partLabel: partStorm}},
+			MatchConditions: []admissionregistrationv1.MatchCondition{{
+				Name: "contestants", Expression: fmt.Sprintf("request.userInfo.username != %q", adminUser),
+			}},
+			FailurePolicy:           new(admissionregistrationv1.Fail),
+			TimeoutSeconds:          new(int32(slowTimeout)),
+			SideEffects:             new(admissionregistrationv1.SideEffectClassNone),
+			AdmissionReviewVersions: []string{"v1"},
+		}},
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -21,9 +20,10 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/client-go/kubernetes"
+	corev1client "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -53,7 +53,7 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	r := p.release(t, elsewhere, helm4)
 	await.Must(t, r.install(t, enforce))
 	token := p.token(t, "taintkeeper")
-	metrics := guarded(t)
+	metrics := scene.GuardedAddress(t)
 	keeper := p.start(t, token, metrics)
 
 	p.checkPriority(t, token)
@@ -62,9 +62,7 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	p.taint(t, "first")
 	p.waitGone(t, "first")
 	p.checkEvictedBy(t, "first", us)
-	p.checkRefused(t, "first")
 	p.checkMetrics(t, metrics)
-	p.followsARule(t, "second")
 
 	await.Must(t, keeper.Stop())
 	p.checkRights(t)
@@ -88,7 +86,7 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}))
 	r := p.release(t, elsewhere, helm4)
 	await.Must(t, r.install(t, nil))
-	metrics := guarded(t)
+	metrics := scene.GuardedAddress(t)
 	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
 	p.checkMetrics(t, metrics)
 
@@ -186,18 +184,6 @@ func arguments(d *appsv1.Deployment) []string {
 	})
 }
 
-// guarded returns a free loopback address that the program does not recognize as one: of all names it recognizes only
-// localhost, in exactly this spelling. So metrics are guarded there as they are in a pod.
-func guarded(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	await.Must(t, err)
-	defer listener.Close()
-	_, port, err := net.SplitHostPort(listener.Addr().String())
-	await.Must(t, err)
-	return net.JoinHostPort("LOCALHOST", port)
-}
-
 // checkMetrics checks that only those who have the chart's role get what is served.
 func (p *plane) checkMetrics(t *testing.T, address string) {
 	t.Helper()
@@ -282,9 +268,17 @@ var errNotRefused = errors.New("it is not refused")
 
 // markAsBuiltIn sends what the built-in sends, as a dry run.
 func (p *plane) markAsBuiltIn(ctx context.Context) error {
-	patch := fmt.Sprintf(`{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
-		"reason":"DeletionByTaintManager","message":"Taint manager: deleting due to NoExecute taint"}]}}`, time.Now().UTC().Format(time.RFC3339))
-	_, err := p.admin.CoreV1().Pods(workloads).Patch(ctx, "probe", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{DryRun: []string{metav1.DryRunAll}}, "status")
+	return p.mark(ctx, "probe", builtInMessage, metav1.DryRunAll)
+}
+
+// builtInMessage is how the built-in marks pods.
+const builtInMessage = "Taint manager: deleting due to NoExecute taint"
+
+// mark announces in the status of a pod that it will be deleted.
+func (p *plane) mark(ctx context.Context, pod, message string, dryRun ...string) error {
+	patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True","lastTransitionTime":%q,
+		"reason":"DeletionByTaintManager","message":%q}]}}`, time.Now().UTC().Format(time.RFC3339), message)
+	_, err := p.admin.CoreV1().Pods(workloads).Patch(ctx, pod, types.StrategicMergePatchType, patch, metav1.PatchOptions{DryRun: dryRun}, "status")
 	return err
 }
 
@@ -341,53 +335,6 @@ func (p *plane) checkEvictedBy(t *testing.T, node, want string) {
 	}
 }
 
-// followsARule checks that a rule taints a node, and that its end takes the taint off.
-func (p *plane) followsARule(t *testing.T, node string) {
-	t.Helper()
-	const name = "deadlock"
-	rules := p.objects.Resource(v1alpha1.GroupVersion.WithResource("nodetaintrules"))
-	rule := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "NodeTaintRule", "metadata": map[string]any{"name": name},
-		"spec": map[string]any{
-			"condition": map[string]any{"type": "KernelDeadlock", "status": "True"},
-			"taint":     map[string]any{"key": "example.com/deadlock", "effect": "NoSchedule"},
-		},
-	}}
-	_, err := rules.Create(t.Context(), rule, metav1.CreateOptions{})
-	await.Must(t, err)
-	const reported = `{"status":{"conditions":[{"type":"KernelDeadlock","status":"True"}]}}`
-	_, err = p.admin.CoreV1().Nodes().Patch(t.Context(), node, types.StrategicMergePatchType, []byte(reported), metav1.PatchOptions{}, "status")
-	await.Must(t, err)
-	awaitTaints := func(number int) {
-		await.Eventually(t, fmt.Sprintf("node %s has %d taints", node, number), func(ctx context.Context) error {
-			found, err := p.admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
-			if err == nil && len(found.Spec.Taints) != number {
-				err = fmt.Errorf("it has %v", found.Spec.Taints)
-			}
-			return err
-		})
-	}
-	awaitTaints(1)
-	await.Must(t, rules.Delete(t.Context(), name, metav1.DeleteOptions{}))
-	awaitTaints(0)
-	await.Eventually(t, "the rule is gone", func(ctx context.Context) error {
-		if _, err := rules.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
-			return fmt.Errorf("reading it is answered with %w", err)
-		}
-		return nil
-	})
-}
-
-// checkRefused checks that the built-in tried to evict, and was refused.
-func (p *plane) checkRefused(t *testing.T, node string) {
-	t.Helper()
-	tries := p.audit.All(t, auditlog.By(builtIn), auditlog.StatusPatches, func(c auditlog.Event) bool { return strings.HasPrefix(c.Name, node+"-") })
-	refused := slices.ContainsFunc(tries, func(c auditlog.Event) bool { return c.Code == http.StatusForbidden })
-	if !refused || slices.ContainsFunc(tries, auditlog.Event.Accepted) {
-		t.Errorf("the built-in's attempts were answered like this: %v", tries)
-	}
-}
-
 // checkRights checks that Taintkeeper was refused nothing.
 func (p *plane) checkRights(t *testing.T) {
 	t.Helper()
@@ -407,4 +354,43 @@ func (p *plane) checkClock(t *testing.T) {
 	if len(renewals) == 0 {
 		t.Error("the eviction clock was never renewed")
 	}
+}
+
+// TestWithDeletesNeedMarkTheBuiltInDeletesNoPodThatTookTheNameOfAMarkedOne is about coexist.deletesNeedMark: the built-in
+// deletes by name, long after it has marked a pod.
+func TestWithDeletesNeedMarkTheBuiltInDeletesNoPodThatTookTheNameOfAMarkedOne(t *testing.T) {
+	p := newAPIServer(t)
+	p.installPolicies(t, values{"coexist": values{"deletesNeedMark": true}})
+	theirs, others := p.podsAs(t, builtIn), p.admin.CoreV1().Pods(workloads)
+
+	await.Must(t, p.makePod(t.Context(), "unmarked", ""))
+	await.Eventually(t, "the built-in may not delete a pod without its mark", func(ctx context.Context) error {
+		if err := theirs.Delete(ctx, "unmarked", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}}); !apierrors.IsForbidden(err) {
+			return fmt.Errorf("the answer is %w", err)
+		}
+		return nil
+	})
+	for name, message := range map[string]string{"ours": "Taintkeeper: deletes it", "marked": builtInMessage} {
+		await.Must(t, p.makePod(t.Context(), name, ""))
+		await.Must(t, p.mark(t.Context(), name, message))
+	}
+	if err := theirs.Delete(t.Context(), "ours", metav1.DeleteOptions{}); !apierrors.IsForbidden(err) {
+		t.Errorf("a pod that Taintkeeper marked: %v", err)
+	}
+	if err := theirs.Delete(t.Context(), "marked", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("a pod that the built-in marked: %v", err)
+	}
+	if err := others.Delete(t.Context(), "unmarked", metav1.DeleteOptions{}); err != nil {
+		t.Errorf("somebody else deletes a pod without a mark: %v", err)
+	}
+}
+
+// podsAs returns a client for pods that acts as a user.
+func (p *plane) podsAs(t *testing.T, user string) corev1client.PodInterface {
+	t.Helper()
+	config, err := p.ConfigFor(user)
+	await.Must(t, err)
+	client, err := kubernetes.NewForConfig(config)
+	await.Must(t, err)
+	return client.CoreV1().Pods(workloads)
 }

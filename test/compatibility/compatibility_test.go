@@ -4,6 +4,9 @@
 package main
 
 import (
+	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -83,44 +86,45 @@ func TestWhatWasMeasuredTakesThePlaceOfWhatIsOlder(t *testing.T) {
 
 After it.
 `
-	a, b := result{suite: "a", ok: true, ran: 1}, result{suite: "b", ok: true, ran: 2}
-	tests := map[string]struct {
-		version  string
-		results  []result
-		old, new string
-	}{
-		"a version that is there": {
-			version: "v1.33.9", results: []result{a, b},
-			old: "| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.33.9 | 1 of 1 | 2 of 2 | 2026-03-04 |",
-		},
-		"one suite of it": {
-			version: "v1.33.9", results: []result{b},
-			old: "| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |", new: "| v1.33.9 | 0 of 1 | 2 of 2 | 2026-03-04 |",
-		},
-		"a version between two": {
-			version: "v1.35.4", results: []result{a, b},
-			old: "| v1.33.9", new: "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.33.9",
-		},
-		"one suite of a version that is new": {
-			version: "v1.35.4", results: []result{b},
-			old: "| v1.33.9", new: "| v1.35.4 | not run | 2 of 2 | 2026-03-04 |\n| v1.33.9",
-		},
+	results := []result{{suite: "a", ok: true, ran: 1}, {suite: "b", ok: true, ran: 2}}
+	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+	for version, test := range map[string]struct{ old, new string }{
+		"v1.33.9": {"| v1.33.9 | 0 of 1 | 1 of 2 | 2026-01-02 |", "| v1.33.9 | 1 of 1 | 2 of 2 | 2026-03-04 |"},
+		"v1.35.4": {"| v1.33.9", "| v1.35.4 | 1 of 1 | 2 of 2 | 2026-03-04 |\n| v1.33.9"},
+	} {
+		got, err := with(text, measurement{version, results, at})
+		if want := strings.Replace(text, test.old, test.new, 1); err != nil || got != want {
+			t.Errorf("%s: error %v, text:\n%s\nwant:\n%s", version, err, got, want)
+		}
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			m := measurement{test.version, test.results, time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)}
-			got, err := with(text, []string{"a", "b"}, m)
-			if want := strings.Replace(text, test.old, test.new, 1); err != nil || got != want {
-				t.Errorf("error %v, text:\n%s\nwant:\n%s", err, got, want)
-			}
-		})
+	_, err := with("# Title\n", measurement{version: "v1.37.2", results: results[:1]})
+	const want = `it has no table that begins with "| Kubernetes | test/a | date |"`
+	if err == nil || err.Error() != want {
+		t.Errorf("a document without the table: error %v, want %s", err, want)
 	}
 }
 
-func TestADocumentWithoutTheTableIsRefused(t *testing.T) {
-	_, err := with("# Title\n", []string{"a"}, measurement{version: "v1.37.2"})
-	const want = `it has no table that begins with "| Kubernetes | test/a | date |"`
-	if err == nil || err.Error() != want {
-		t.Errorf("error %v, want %s", err, want)
+func TestARunIsRecordedInTheRealDocument(t *testing.T) {
+	text, err := os.ReadFile("../../docs/compatibility.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "compatibility.md")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	m := measurement{version: "v1.99.0", date: time.Now()}
+	for _, suite := range allSuites {
+		m.results = append(m.results, result{suite: suite, ok: true, ran: 1})
+	}
+	if err := errors.Join(record(file, m), m.failures(), record("", m)); err != nil {
+		t.Fatal(err)
+	}
+	if recorded, err := os.ReadFile(file); err != nil || !strings.Contains(string(recorded), "| --- |\n| v1.99.0 | 1 of 1 |") {
+		t.Errorf("%v:\n%s", err, recorded)
+	}
+	m.results[1].failed = []string{"TestA"}
+	if err := m.failures(); err == nil || err.Error() != "test/coexist on Kubernetes v1.99.0: 0 of 1, **not** TestA" {
+		t.Errorf("failures: %v", err)
 	}
 }

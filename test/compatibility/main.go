@@ -11,6 +11,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,7 +33,6 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	suites := flag.String("suites", strings.Join(allSuites, ","), "folders of test/ to run, separated by commas")
 	file := flag.String("write", "", "Markdown file with the table to update, for example docs/compatibility.md")
 	flag.Parse()
 	if flag.NArg() > 0 {
@@ -43,10 +43,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	m := measurement{version: version, date: time.Now()}
-	for suite := range strings.SplitSeq(*suites, ",") {
-		if !slices.Contains(allSuites, suite) {
-			return fmt.Errorf("-suites=%s: choose from %s", suite, strings.Join(allSuites, ", "))
-		}
+	for _, suite := range allSuites {
 		result, err := runSuite(ctx, version, suite)
 		if err != nil {
 			return err
@@ -91,4 +88,68 @@ func runSuite(ctx context.Context, version, suite string) (result, error) {
 		return result{}, fmt.Errorf("read what go test says of test/%s: %w", suite, errors.Join(readErr, failed))
 	}
 	return t.result(suite, failed == nil), nil
+}
+
+// measurement is what was measured with one version of Kubernetes.
+type measurement struct {
+	version string
+	results []result
+	date    time.Time
+}
+
+// failures returns an error that names the suites in which something failed, or nil.
+func (m measurement) failures() error {
+	var all []error
+	for _, result := range m.results {
+		if !result.right() {
+			all = append(all, fmt.Errorf("test/%s on Kubernetes %s: %s", result.suite, m.version, result))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// record puts what was measured into the table of a file; without a file it does nothing.
+func record(file string, m measurement) error {
+	if file == "" {
+		return nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("read the table: %w", err)
+	}
+	updated, err := with(string(text), m)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	if err := os.WriteFile(file, []byte(updated), 0o644); err != nil {
+		return fmt.Errorf("write the table: %w", err)
+	}
+	return nil
+}
+
+// with returns a document whose table has a row of what was measured, with a cell per suite and the date, instead of an
+// older one of that version. The newest version comes first. Everything else stays.
+func with(text string, m measurement) (string, error) {
+	names, cells, lines := "| Kubernetes", "| "+m.version, "| ---"
+	for _, result := range m.results {
+		names, cells, lines = names+" | test/"+result.suite, cells+" | "+result.String(), lines+" | ---"
+	}
+	header := names + " | date |\n" + lines + " | --- |\n"
+	before, after, found := strings.Cut(text, header)
+	if !found {
+		return "", fmt.Errorf("it has no table that begins with %q", names+" | date |")
+	}
+	rows := map[string]string{m.version: cells + " | " + m.date.UTC().Format(time.DateOnly) + " |\n"}
+	for strings.HasPrefix(after, "| ") {
+		row, rest, _ := strings.Cut(after, "\n")
+		version, _, _ := strings.Cut(strings.TrimPrefix(row, "| "), " ")
+		if version != m.version {
+			rows[version] = row + "\n"
+		}
+		after = rest
+	}
+	for _, version := range slices.Sorted(maps.Keys(rows)) {
+		after = rows[version] + after
+	}
+	return before + header + after, nil
 }

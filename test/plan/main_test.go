@@ -18,6 +18,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 // This many rounds of this seed must have everything that the test compares. Other seeds may leave something out.
@@ -43,30 +44,11 @@ var (
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start builds the binaries of these sources, and starts a cluster in which Taintkeeper evicts.
-func start(ctx context.Context, shared *suite.Suite) error {
-	keeper, err := suite.Build(ctx, shared.Dir, "taintkeeper")
-	if err != nil {
-		return err
-	}
+func start(ctx context.Context, shared *suite.Suite) (err error) {
 	if plugin, err = suite.Build(ctx, shared.Dir, "kubectl-taintkeeper"); err != nil {
 		return err
 	}
-	if cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{Audit: auditlog.Calls}); err != nil {
-		return err
-	}
-	if kubeconfig, err = cluster.Kubeconfig("planner", cluster.AdminConfig()); err != nil {
-		return err
-	}
-	if err := cluster.InstallResources(ctx); err != nil {
-		return err
-	}
-	if objects, err = cluster.Client(); err != nil {
-		return err
-	}
-	if err := cluster.AddNodes(ctx, nodes()...); err != nil {
-		return err
-	}
-	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper})
+	cluster, admin, objects, kubeconfig, err = workloads.Start(ctx, shared, localcluster.Config{Audit: auditlog.Calls}, nodes())
 	return err
 }
 

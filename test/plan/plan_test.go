@@ -4,7 +4,6 @@
 package plan
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -18,13 +17,14 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 const (
@@ -40,7 +40,8 @@ func TestAPlanComesTrue(t *testing.T) {
 	worst, all, placed, zoned, kept := time.Duration(0), 0, 0, 0, 0
 	for i := range *rounds {
 		r := &round{
-			t: t, random: random, first: i == 0, namespace: fmt.Sprintf("round-%d", i),
+			Namespace: workloads.Namespace{T: t, Admin: admin, Name: fmt.Sprintf("round-%d", i)},
+			random:    random, first: i == 0,
 			strict: map[string]bool{}, wasThere: map[types.UID]bool{}, taintedAt: map[string]time.Time{},
 		}
 		r.populate()
@@ -63,10 +64,10 @@ func TestAPlanComesTrue(t *testing.T) {
 
 // round is one random cluster and one set of taints.
 type round struct {
-	t         *testing.T
-	random    *rand.Rand
-	namespace string
-	first     bool
+	workloads.Namespace
+
+	random *rand.Rand
+	first  bool
 
 	nodes     []string
 	specs     []string
@@ -81,21 +82,9 @@ type round struct {
 	audit     *auditlog.Log
 }
 
-func pick[T any](random *rand.Rand, all ...T) T { return all[random.IntN(len(all))] }
-
 func (r *round) must(err error) {
-	r.t.Helper()
-	if err != nil {
-		r.t.Fatal(err)
-	}
-}
-
-// await polls until a condition holds.
-func (r *round) await(what string, holds func(context.Context) (bool, error)) {
-	r.t.Helper()
-	if err := wait.PollUntilContextTimeout(r.t.Context(), 100*time.Millisecond, patience, true, holds); err != nil {
-		r.t.Fatalf("%s: %s: %v", r.namespace, what, err)
-	}
+	r.T.Helper()
+	await.Must(r.T, err)
 }
 
 var keys = []string{"power", "maintenance", "spot"}
@@ -111,11 +100,11 @@ func (r *round) tolerations() []corev1.Toleration {
 		case 0:
 			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists})
 		case 1:
-			seconds := pick(r.random, int64(r.random.IntN(horizon)), 3600)
+			seconds := workloads.Pick(r.random, int64(r.random.IntN(horizon)), 3600)
 			all = append(all, corev1.Toleration{Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: &seconds})
 		case 2:
 			seconds := int64(r.random.IntN(horizon))
-			all = append(all, corev1.Toleration{Key: key, Value: pick(r.random, "", "now"), TolerationSeconds: &seconds, Effect: corev1.TaintEffectNoExecute})
+			all = append(all, corev1.Toleration{Key: key, Value: workloads.Pick(r.random, "", "now"), TolerationSeconds: &seconds, Effect: corev1.TaintEffectNoExecute})
 		}
 	}
 	return all
@@ -133,16 +122,16 @@ func (r *round) plan() {
 	}
 	r.prepare()
 	for _, i := range r.random.Perm(len(keys))[:1+r.random.IntN(2)] {
-		r.specs = append(r.specs, keys[i]+pick(r.random, "", "=now", "=soon")+":"+pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
+		r.specs = append(r.specs, keys[i]+workloads.Pick(r.random, "", "=now", "=soon")+":"+workloads.Pick(r.random, "NoExecute", "NoExecute", "NoExecute", "NoSchedule"))
 	}
 	args := slices.Concat([]string{"--kubeconfig", kubeconfig, "plan", "--where-to", "-o", "json"}, r.nodes, r.specs)
-	output, err := exec.CommandContext(r.t.Context(), plugin, args...).Output()
+	output, err := exec.CommandContext(r.T.Context(), plugin, args...).Output()
 	if err != nil {
-		r.t.Fatalf("%v: %v: %s", args, err, output)
+		r.T.Fatalf("%v: %v: %s", args, err, output)
 	}
 	r.must(json.Unmarshal(output, &r.planned))
 	r.audit = auditlog.New(cluster.AuditLog())
-	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{})
+	pods, err := admin.CoreV1().Pods(r.Name).List(r.T.Context(), metav1.ListOptions{})
 	r.must(err)
 	for i := range pods.Items {
 		r.wasThere[pods.Items[i].UID] = true
@@ -158,7 +147,7 @@ func (r *round) taint() {
 
 func (r *round) changeTaints(change func([]corev1.Taint) ([]corev1.Taint, error)) {
 	for _, name := range r.nodes {
-		took, _, err := scene.EditTaints(r.t.Context(), admin, name, change)
+		took, _, err := scene.EditTaints(r.T.Context(), admin, name, change)
 		r.must(err)
 		r.taintedAt[name] = took.To
 	}
@@ -216,11 +205,11 @@ func (r *round) compare() (int, time.Duration) {
 		switch {
 		case !gone && !leaves:
 		case !gone:
-			r.t.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.at)
+			r.T.Errorf("%s has not left, and according to the plan of %v on %v it leaves at %s", name, r.specs, r.nodes, instant.at)
 		case !leaves:
-			r.t.Errorf("%s left at %s, and according to the plan of %v on %v it does not", name, at, r.specs, r.nodes)
+			r.T.Errorf("%s left at %s, and according to the plan of %v on %v it does not", name, at, r.specs, r.nodes)
 		case at.Sub(instant.from) < -time.Second || at.Sub(instant.by) > cluster.Stalls().Allowed(instant.by, at):
-			r.t.Errorf("%s left at %s, and according to the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
+			r.T.Errorf("%s left at %s, and according to the plan of %v on %v between %s and %s", name, at, r.specs, r.nodes, instant.from, instant.by)
 		default:
 			worst = max(worst, at.Sub(instant.by))
 		}
@@ -241,7 +230,7 @@ func (r *round) compareOrder(due map[string]departure, left map[string]time.Time
 	slices.SortFunc(got, time.Time.Compare)
 	for i, at := range got {
 		if at.Sub(want[i]) < -time.Second || at.Sub(want[i]) > cluster.Stalls().Allowed(want[i], at) {
-			r.t.Errorf("pod %d of %d left at %s, and according to the plan of %v on %v at %s", i+1, len(got), at, r.specs, r.nodes, want[i])
+			r.T.Errorf("pod %d of %d left at %s, and according to the plan of %v on %v at %s", i+1, len(got), at, r.specs, r.nodes, want[i])
 		}
 	}
 }
@@ -263,7 +252,7 @@ func (r *round) departures(planned map[string]bool, expected int, end time.Time)
 	left := map[string]time.Time{}
 	until := end.Add(patience)
 	for time.Now().Before(until) && (len(left) < expected || time.Now().Before(end)) {
-		for _, e := range r.audit.All(r.t, leaves, auditlog.Accepted, localcluster.NotByKwok) {
+		for _, e := range r.audit.All(r.T, workloads.Leaves, auditlog.Accepted, localcluster.NotByKwok) {
 			name := e.Namespace + "/" + e.Name
 			if _, again := left[name]; planned[name] && !again { // a StatefulSet's pod may leave a second time
 				left[name] = e.Answered
@@ -274,15 +263,10 @@ func (r *round) departures(planned map[string]bool, expected int, end time.Time)
 	return left
 }
 
-// leaves picks the calls by which pods leave: deletes, and evictions by the Eviction API.
-func leaves(e auditlog.Event) bool {
-	return auditlog.Deletes(e) || e.Verb == "create" && e.Resource == "pods/eviction"
-}
-
 func (r *round) untaint() {
 	r.changeTaints(func(current []corev1.Taint) ([]corev1.Taint, error) {
 		return slices.DeleteFunc(current, func(taint corev1.Taint) bool {
-			return taint.Key == closed || taint.Key == old || slices.Contains(keys, taint.Key)
+			return taint.Key == closed || taint.Key == workloads.Old || slices.Contains(keys, taint.Key)
 		}), nil
 	})
 }

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
 // app is what the plan says about the pods of one workload that leave.
@@ -36,7 +38,7 @@ func (r *round) apps() map[string]*app {
 	all := map[string]*app{}
 	for i := range r.planned.Pods {
 		pod := &r.planned.Pods[i]
-		if pod.WhereTo == nil || pod.Namespace != r.namespace || pod.Owner == nil {
+		if pod.WhereTo == nil || pod.Namespace != r.Name || pod.Owner == nil {
 			continue
 		}
 		if all[pod.Owner.Name] == nil {
@@ -80,7 +82,7 @@ func (r *round) compareNodes() (placed int) {
 		var stayed, came, waiting []string
 		read := func() {
 			stayed, came, waiting = nil, nil, nil
-			pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
+			pods, err := admin.CoreV1().Pods(r.Name).List(r.T.Context(), metav1.ListOptions{LabelSelector: "app=" + name})
 			r.must(err)
 			for i := range pods.Items {
 				switch pod := &pods.Items[i]; {
@@ -95,9 +97,11 @@ func (r *round) compareNodes() (placed int) {
 		}
 		read()
 		if said.settled { // the last successors may still come
-			r.await("the successors of "+name+" come", func(context.Context) (bool, error) {
-				read()
-				return len(came)+len(waiting) >= len(said.nodes)+said.nowhere, nil
+			await.Eventually(r.T, "the successors of "+name+" come", func(context.Context) error {
+				if read(); len(came)+len(waiting) < len(said.nodes)+said.nowhere {
+					return fmt.Errorf("%d of %d have", len(came)+len(waiting), len(said.nodes)+said.nowhere)
+				}
+				return nil
 			})
 		}
 		placed += len(came)
@@ -107,8 +111,8 @@ func (r *round) compareNodes() (placed int) {
 		}
 		got, want := zones(stayed, came), zones(stayed, said.nodes)
 		if !slices.Equal(got, want) || len(waiting) != said.nowhere {
-			r.t.Errorf("pods of %s/%s went to %v, and %d to none; according to the plan of %v on %v they go to %v, and %d to none; others stayed on %v",
-				r.namespace, name, came, len(waiting), r.specs, r.nodes, said.nodes, said.nowhere, stayed)
+			r.T.Errorf("pods of %s/%s went to %v, and %d to none; according to the plan of %v on %v they go to %v, and %d to none; others stayed on %v",
+				r.Name, name, came, len(waiting), r.specs, r.nodes, said.nodes, said.nowhere, stayed)
 		}
 		r.zoned += len(came)
 	}
@@ -120,14 +124,14 @@ func (r *round) compareNodes() (placed int) {
 func (r *round) compareFits(name string, said *app, came []string) {
 	for _, node := range came {
 		if !said.anywhere && !slices.Contains(said.fits, node) {
-			r.t.Errorf("a pod of %s/%s went to %s, and according to the plan of %v on %v only %v would take it", r.namespace, name, node, r.specs, r.nodes, said.fits)
+			r.T.Errorf("a pod of %s/%s went to %s, and according to the plan of %v on %v only %v would take it", r.Name, name, node, r.specs, r.nodes, said.fits)
 		}
 	}
 }
 
 // comparePreempted compares how many pods the scheduler has preempted.
 func (r *round) comparePreempted() {
-	events, err := admin.CoreV1().Events(r.namespace).List(r.t.Context(), metav1.ListOptions{FieldSelector: "reason=Preempted"})
+	events, err := admin.CoreV1().Events(r.Name).List(r.T.Context(), metav1.ListOptions{FieldSelector: "reason=Preempted"})
 	r.must(err)
 	victims := map[types.UID]bool{}
 	for i := range events.Items {
@@ -139,7 +143,7 @@ func (r *round) comparePreempted() {
 		}
 	}
 	if want := len(r.planned.Preempted); len(victims) != want {
-		r.t.Errorf("%d pods were preempted in %s, and %d according to the plan of %v on %v", len(victims), r.namespace, want, r.specs, r.nodes)
+		r.T.Errorf("%d pods were preempted in %s, and %d according to the plan of %v on %v", len(victims), r.Name, want, r.specs, r.nodes)
 	}
 }
 

@@ -4,10 +4,8 @@
 package plan
 
 import (
-	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -15,7 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 // apps is how many workloads a round has: Deployments, then StatefulSets, then Jobs of one pod.
@@ -37,8 +36,8 @@ func isPlain(i int) bool { return i == 1 || i == 2 || i == 4 }
 
 // populate makes workloads, and returns once all their pods run.
 func (r *round) populate() {
-	ctx := r.t.Context()
-	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}, metav1.CreateOptions{})
+	ctx := r.T.Context()
+	_, err := admin.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}, metav1.CreateOptions{})
 	r.must(err)
 	replicas := 0
 	for i := range apps {
@@ -63,58 +62,22 @@ func (r *round) populate() {
 	if r.filled = !r.first && r.random.IntN(2) == 0; r.filled {
 		replicas += r.fill()
 	}
-	r.awaitRunning(replicas)
+	r.AwaitRunning(replicas)
 	if r.hangs = r.random.IntN(2) == 0; r.hangs {
 		r.hangRollout()
 		replicas++
-		r.awaitRunning(replicas)
+		r.AwaitRunning(replicas)
 		r.markUnready()
 	}
 	if r.random.IntN(2) == 0 {
-		r.limit(replicas + pick(r.random, 0, 3))
+		r.Quota(replicas + workloads.Pick(r.random, 0, 3))
 	}
-}
-
-func (r *round) awaitRunning(replicas int) {
-	await.Eventually(r.t, r.namespace+": all pods run", func(ctx context.Context) error {
-		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
-		if err != nil {
-			return err
-		}
-		running := 0
-		var others []string
-		for i := range pods.Items {
-			pod := &pods.Items[i]
-			if pod.Status.Phase == corev1.PodRunning {
-				running++
-				continue
-			}
-			why := string(pod.Status.Phase)
-			for _, c := range pod.Status.Conditions {
-				if c.Status == corev1.ConditionFalse {
-					why += ", " + c.Message
-				}
-			}
-			others = append(others, fmt.Sprintf("%s on node %q (%s)", pod.Name, pod.Spec.NodeName, why))
-		}
-		if running != replicas {
-			return fmt.Errorf("%d of %d do; %s", running, replicas, strings.Join(others, "; "))
-		}
-		return nil
-	})
 }
 
 func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec {
-	template := corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: labels, Annotations: map[string]string{}},
-		Spec: corev1.PodSpec{
-			Tolerations: r.tolerations(),
-			Containers:  []corev1.Container{{Name: "main", Image: "registry.example/main"}},
-		},
-	}
-	endsAfter(&template, 1)
+	template := workloads.Template(labels, r.tolerations())
 	if i == claiming {
-		template.Spec.Volumes = []corev1.Volume{r.volume()}
+		template.Spec.Volumes = []corev1.Volume{r.Volume("data", workloads.Pick(r.random, "a", "b", "c"))}
 	}
 	switch {
 	case i == anchor:
@@ -123,9 +86,9 @@ func (r *round) template(i int, labels map[string]string) corev1.PodTemplateSpec
 	case isPlain(i):
 		template.Spec.Tolerations = nil
 	}
-	template.Spec.Tolerations = append(template.Spec.Tolerations, tolerationOfOld)
+	template.Spec.Tolerations = append(template.Spec.Tolerations, toleratesOld)
 	if i >= firstStatefulSet && r.random.IntN(2) == 0 {
-		endsAfter(&template, 3)
+		workloads.EndsAfter(&template, 3)
 	}
 	r.constrain(&template.Spec, labels)
 	return template
@@ -143,7 +106,7 @@ func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 	spread := func(action corev1.UnsatisfiableConstraintAction) {
 		spec.TopologySpreadConstraints = []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: corev1.LabelTopologyZone, WhenUnsatisfiable: action, LabelSelector: own,
-			NodeTaintsPolicy: new(pick(r.random, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)),
+			NodeTaintsPolicy: new(workloads.Pick(r.random, corev1.NodeInclusionPolicyIgnore, corev1.NodeInclusionPolicyHonor)),
 		}}
 	}
 	switch r.random.IntN(8) {
@@ -167,7 +130,7 @@ func (r *round) constrain(spec *corev1.PodSpec, labels map[string]string) {
 }
 
 func (r *round) deployment(i int, replicas int32, labels map[string]string, template corev1.PodTemplateSpec) error {
-	_, err := admin.AppsV1().Deployments(r.namespace).Create(r.t.Context(), &appsv1.Deployment{
+	_, err := admin.AppsV1().Deployments(r.Name).Create(r.T.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
@@ -180,11 +143,11 @@ func (r *round) deployment(i int, replicas int32, labels map[string]string, temp
 }
 
 func (r *round) statefulSet(i int, replicas int32, labels map[string]string, template corev1.PodTemplateSpec) error {
-	_, err := admin.AppsV1().StatefulSets(r.namespace).Create(r.t.Context(), &appsv1.StatefulSet{
+	_, err := admin.AppsV1().StatefulSets(r.Name).Create(r.T.Context(), &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: labels}, Template: template,
-			PodManagementPolicy: pick(r.random, appsv1.ParallelPodManagement, appsv1.OrderedReadyPodManagement),
+			PodManagementPolicy: workloads.Pick(r.random, appsv1.ParallelPodManagement, appsv1.OrderedReadyPodManagement),
 		},
 	}, metav1.CreateOptions{})
 	return err
@@ -192,28 +155,17 @@ func (r *round) statefulSet(i int, replicas int32, labels map[string]string, tem
 
 // job makes a Job whose pod does not end, and that fails or not when its pod is evicted.
 func (r *round) job(i int, template corev1.PodTemplateSpec) error {
-	template.Annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = "1h"
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
-	_, err := admin.BatchV1().Jobs(r.namespace).Create(r.t.Context(), &batchv1.Job{
+	_, err := admin.BatchV1().Jobs(r.Name).Create(r.T.Context(), &batchv1.Job{
 		ObjectMeta: metav1.ObjectMeta{Name: appName(i)},
-		Spec:       batchv1.JobSpec{BackoffLimit: new(pick(r.random, int32(0), 100)), Template: template},
+		Spec:       batchv1.JobSpec{BackoffLimit: new(workloads.Pick(r.random, int32(0), 100)), Template: template},
 	}, metav1.CreateOptions{})
 	return err
 }
 
-// clear removes the taints and the pods.
+// clear removes the taints, what objects, and the pods.
 func (r *round) clear() {
 	r.untaint()
-	r.agree()
-	ctx, all := r.t.Context(), metav1.ListOptions{}
-	background := metav1.DeleteOptions{PropagationPolicy: new(metav1.DeletePropagationBackground)}
-	r.must(admin.AppsV1().Deployments(r.namespace).DeleteCollection(ctx, background, all))
-	r.must(admin.AppsV1().StatefulSets(r.namespace).DeleteCollection(ctx, background, all))
-	r.must(admin.BatchV1().Jobs(r.namespace).DeleteCollection(ctx, background, all))
-	r.must(admin.CoreV1().Pods(r.namespace).DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: "app=bare"}))
-	r.must(admin.CoreV1().PersistentVolumes().Delete(ctx, r.namespace, metav1.DeleteOptions{}))
-	r.await("all pods go", func(ctx context.Context) (bool, error) {
-		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, all)
-		return err == nil && len(pods.Items) == 0, nil
-	})
+	r.must(objects.DeleteAllOf(r.T.Context(), &v1alpha1.EvictionPolicy{}))
+	r.Clear(objects)
 }

@@ -6,13 +6,11 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -189,65 +187,37 @@ func sorted(commands []string) (all []string) {
 	return all
 }
 
-func TestAProofThatFailsStopsNoOther(t *testing.T) {
-	known := proofs
-	t.Cleanup(func() { proofs = known })
-	proofs = []proof{
-		{name: "bad", says: "nothing", minutes: 1, seed: "7", commands: []command{in("", "false"), in("", "echo seed {SEED}")}},
-		{name: "good", says: "everything", minutes: 1, commands: []command{in("", "echo well done")}},
-	}
-	var out strings.Builder
-	table := filepath.Join(t.TempDir(), "bin", "proofs.md")
-	ok, err := runProofs(t.Context(), options{table: table, seed: "9"}, &out)
-	if ok || err != nil {
-		t.Errorf("%t, %v; want a failure", ok, err)
-	}
-	for _, part := range []string{"==> bad failed: false: exit status 1", "seed 9", "well done", "| bad | FAIL | 0 | 9 |", "| good | ok | 0 | - |"} {
-		if !strings.Contains(out.String(), part) {
-			t.Errorf("%q is missing in\n%s", part, out.String())
-		}
-	}
-	if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
-		t.Errorf("the table in the file is %q, %v", text, err)
-	}
-}
-
-func TestAProofThatCannotRunHereIsSkippedByNameAndWithTheReason(t *testing.T) {
+func TestAProofThatFailsOrCannotRunHereStopsNoOther(t *testing.T) {
 	known := proofs
 	t.Cleanup(func() { proofs = known })
 	cannot := func(context.Context) string { return "it needs root" }
-	proofs = []proof{{name: "nodes", says: "something", minutes: 1, commands: []command{in("", "false")}, missing: cannot}}
-	var out strings.Builder
-	ok, err := runProofs(t.Context(), options{table: filepath.Join(t.TempDir(), "proofs.md")}, &out)
-	if !ok || err != nil {
-		t.Errorf("%t, %v; want no failure", ok, err)
-	}
-	for _, part := range []string{"==> nodes skipped: it needs root", "| nodes | skipped: it needs root | 0 | - |"} {
-		if !strings.Contains(out.String(), part) {
-			t.Errorf("%q is missing in\n%s", part, out.String())
+	nodes := proof{name: "nodes", says: "something", minutes: 1, commands: []command{in("", "false")}, missing: cannot}
+	bad := proof{name: "bad", says: "nothing", minutes: 1, seed: "7", commands: []command{in("", "false"), in("", "echo seed {SEED}")}}
+	good := proof{name: "good", says: "everything", minutes: 1, commands: []command{in("", "echo well done")}}
+	for _, test := range []struct {
+		proofs []proof
+		ok     bool
+		says   []string
+	}{
+		{[]proof{bad, good}, false, []string{
+			"==> bad failed: false: exit status 1", "seed 9", "well done", "| bad | FAIL | 0 | 9 |", "| good | ok | 0 | - |",
+		}},
+		{[]proof{nodes}, true, []string{"==> nodes skipped: it needs root", "| nodes | skipped: it needs root | 0 | - |"}},
+	} {
+		proofs = test.proofs
+		var out strings.Builder
+		table := filepath.Join(t.TempDir(), "bin", "proofs.md")
+		ok, err := runProofs(t.Context(), options{table: table, seed: "9"}, &out)
+		if ok != test.ok || err != nil {
+			t.Errorf("%t, %v; want %t", ok, err, test.ok)
 		}
-	}
-}
-
-func TestTheTimesOfAPackageAreItsTestsAndItsOwnCompiling(t *testing.T) {
-	graph := filepath.Join(t.TempDir(), "graph")
-	test := exec.CommandContext(t.Context(), "go", "test", "-count=1", "-debug-actiongraph="+graph, module+"/test/rig/oracle")
-	if out, err := test.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	text, err := os.ReadFile(graph)
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := timesOf(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	is, tested := all[module+"/test/rig/oracle"]
-	if !tested || is.run <= 0 || is.run > time.Minute || is.compile < 0 {
-		t.Errorf("%+v", all)
-	}
-	if len(all) > 2 {
-		t.Errorf("there are times of %d packages, want those of one and of what it imports", len(all))
+		for _, part := range test.says {
+			if !strings.Contains(out.String(), part) {
+				t.Errorf("%q is missing in\n%s", part, out.String())
+			}
+		}
+		if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
+			t.Errorf("the table in the file is %q, %v", text, err)
+		}
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/stall"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 const (
@@ -81,15 +82,15 @@ type comparison struct {
 
 // errorf says what differs.
 func (c *comparison) errorf(format string, args ...any) {
-	c.t.Helper()
-	c.t.Errorf(c.namespace+": "+format, args...)
+	c.T.Helper()
+	c.T.Errorf(c.Name+": "+format, args...)
 	c.differs = true
 }
 
 // compare compares what happened with a simulation.
 func (r *round) compare(report *cliv1alpha1.SimulationReport) tally {
 	if pause := r.longestPause(); pause > still {
-		r.t.Logf("%s is left out: Taintkeeper stood still for %s", r.namespace, pause)
+		r.T.Logf("%s is left out: Taintkeeper stood still for %s", r.Name, pause)
 		return tally{skipped: 1}
 	}
 	c := &comparison{round: r, ends: map[string][]time.Duration{}, luck: map[string]bool{}, either: map[types.UID]bool{}}
@@ -123,29 +124,29 @@ func (c *comparison) findEither(now, later departures) {
 func (r *round) explain(report *cliv1alpha1.SimulationReport) {
 	steps, err := json.Marshal(r.played)
 	r.must(err)
-	r.t.Logf("%s of seed %d, from %s: the steps were %s", r.namespace, *seed, r.at.Format(time.StampMilli), steps)
+	r.T.Logf("%s of seed %d, from %s: the steps were %s", r.Name, *seed, r.at.Format(time.StampMilli), steps)
 	if r.policy != nil {
 		spec, err := json.Marshal(r.policy.Spec)
 		r.must(err)
-		r.t.Logf("the policy is %s", spec)
+		r.T.Logf("the policy is %s", spec)
 	}
 	for _, event := range report.Story {
-		r.t.Logf("+%s %s", event.At.Round(time.Millisecond), event.Message)
+		r.T.Logf("+%s %s", event.At.Round(time.Millisecond), event.Message)
 	}
 	for _, pod := range report.Pods {
 		text, err := json.Marshal(pod)
 		r.must(err)
-		r.t.Logf("simulated: %s", text)
+		r.T.Logf("simulated: %s", text)
 	}
 	for _, e := range r.departed() {
-		r.t.Logf("+%s %s by %s", e.Answered.Sub(r.at).Round(time.Millisecond), e, e.User)
+		r.T.Logf("+%s %s by %s", e.Answered.Sub(r.at).Round(time.Millisecond), e, e.User)
 	}
 }
 
 // longestPause is the longest time in which Taintkeeper renewed no Lease though the API server ran.
 func (r *round) longestPause() (longest time.Duration) {
 	last := r.at
-	for _, e := range audit.All(r.t, auditlog.By(localcluster.TaintkeeperUser), auditlog.Accepted, auditlog.Since(r.at), func(e auditlog.Event) bool {
+	for _, e := range audit.All(r.T, auditlog.By(localcluster.TaintkeeperUser), auditlog.Accepted, auditlog.Since(r.at), func(e auditlog.Event) bool {
 		return e.Resource == "leases" && e.Verb == "patch"
 	}) {
 		pause := e.Answered.Sub(last)
@@ -207,7 +208,7 @@ func (r *round) changes() changes {
 		node corev1.Node
 	}
 	var versions []version
-	for _, e := range audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, r.ofNodes) {
+	for _, e := range audit.All(r.T, auditlog.Since(r.at), auditlog.Accepted, r.ofNodes) {
 		is := version{at: e.Answered.Sub(r.at)}
 		r.must(json.Unmarshal(e.Response, &is.node))
 		versions = append(versions, is)
@@ -319,9 +320,7 @@ func (r *round) departed() []auditlog.Event {
 	for _, pod := range r.before.Pods {
 		uids[pod.Name] = pod.UID
 	}
-	all := audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.namespace), func(e auditlog.Event) bool {
-		return auditlog.Deletes(e) || e.Verb == "create" && e.Resource == "pods/eviction"
-	})
+	all := audit.All(r.T, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.Name), workloads.Leaves)
 	for i := range all {
 		all[i].UID = cmp.Or(all[i].UID, uids[all[i].Name])
 	}
@@ -494,7 +493,7 @@ func waitsForSilent(pod *cliv1alpha1.SimulatedPod, report *cliv1alpha1.Simulatio
 // compareSuccessors compares which pods of StatefulSets that left have a successor at the end, and in which zones the
 // pods of each workload are then.
 func (c *comparison) compareSuccessors(report *cliv1alpha1.SimulationReport) {
-	list, err := admin.CoreV1().Pods(c.namespace).List(c.t.Context(), metav1.ListOptions{})
+	list, err := admin.CoreV1().Pods(c.Name).List(c.T.Context(), metav1.ListOptions{})
 	c.must(err)
 	is := map[string]types.UID{}
 	for i := range list.Items {
@@ -543,7 +542,7 @@ func (r *round) overruns() map[string]time.Duration {
 			delete(since, name)
 		}
 	}
-	for _, e := range audit.All(r.t, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.namespace), func(e auditlog.Event) bool {
+	for _, e := range audit.All(r.T, auditlog.Since(r.at), auditlog.Accepted, auditlog.In(r.Name), func(e auditlog.Event) bool {
 		return e.Resource == "poddisruptionbudgets/status"
 	}) {
 		var budget policyv1.PodDisruptionBudget

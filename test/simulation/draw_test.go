@@ -5,7 +5,6 @@ package simulation
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 
 	cliv1alpha1 "github.com/taintkeeper/taintkeeper/api/cli/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 const (
@@ -27,13 +27,11 @@ const (
 	down = 3 * time.Second
 )
 
-func pick[T any](random *rand.Rand, all ...T) T { return all[random.IntN(len(all))] }
-
 // drawNodes draws two or three zones with up to three nodes, and names them after the round.
 func (r *round) drawNodes() {
 	for _, zone := range []string{"a", "b", "c"}[:2+r.random.IntN(2)] {
 		for i := range 1 + r.random.IntN(3) {
-			r.nodes = append(r.nodes, localcluster.NodeSpec{Name: fmt.Sprintf("%s-%s%d", r.namespace, zone, i), Zone: zone})
+			r.nodes = append(r.nodes, localcluster.NodeSpec{Name: fmt.Sprintf("%s-%s%d", r.Name, zone, i), Zone: zone})
 		}
 	}
 }
@@ -99,7 +97,7 @@ func (r *round) drawSilence(already map[string]bool) (names []string) {
 
 // drawTaint draws a taint that is set on some nodes, or one that is removed.
 func (r *round) drawTaint(tainted map[string][]string) *cliv1alpha1.SimulationTaint {
-	key := pick(r.random, keys...)
+	key := workloads.Pick(r.random, keys...)
 	step := &cliv1alpha1.SimulationTaint{}
 	if nodes := tainted[key]; len(nodes) > 0 {
 		delete(tainted, key)
@@ -115,6 +113,6 @@ func (r *round) drawTaint(tainted map[string][]string) *cliv1alpha1.SimulationTa
 		step.Nodes = []string{r.nodes[0].Name}
 	}
 	tainted[key] = step.Nodes
-	step.Taints = []string{key + pick(r.random, "", "=now") + ":" + pick(r.random, "NoExecute", "NoExecute", "NoSchedule")}
+	step.Taints = []string{key + workloads.Pick(r.random, "", "=now") + ":" + workloads.Pick(r.random, "NoExecute", "NoExecute", "NoSchedule")}
 	return step
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 // This many rounds of this seed must have taints, evictions, and what follows from them, to compare.
@@ -63,32 +64,18 @@ var (
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 // start builds Taintkeeper from these sources, and starts a cluster in which nobody else taints or evicts.
-func start(ctx context.Context, shared *suite.Suite) error {
-	keeper, err := suite.Build(ctx, shared.Dir, "taintkeeper")
-	if err != nil {
-		return err
-	}
-	cluster, admin, err = shared.StartCluster(ctx, localcluster.Config{
+func start(ctx context.Context, shared *suite.Suite) (err error) {
+	config := localcluster.Config{
 		ControllerManagerArgs: []string{"--controllers=-node-lifecycle-controller"},
 		NodeLeaseSeconds:      leaseSeconds,
 		Audit:                 auditlog.Changes,
-	})
+	}
+	cluster, admin, objects, kubeconfig, err = workloads.Start(ctx, shared, config, nil,
+		"--controllers=*", "--node-monitor-grace-period="+grace.String(), fmt.Sprintf("--node-eviction-rate=%d", rate))
 	if err != nil {
 		return err
 	}
 	audit = auditlog.New(cluster.AuditLog(), localcluster.NotByKwok)
-	if kubeconfig, err = cluster.Kubeconfig("simulator", cluster.AdminConfig()); err != nil {
-		return err
-	}
-	if err := cluster.InstallResources(ctx); err != nil {
-		return err
-	}
-	if objects, err = cluster.Client(); err != nil {
-		return err
-	}
-	_, err = cluster.StartTaintkeeper(context.WithoutCancel(ctx), localcluster.TaintkeeperConfig{Binary: keeper, Args: []string{
-		"--controllers=*", "--node-monitor-grace-period=" + grace.String(), fmt.Sprintf("--node-eviction-rate=%d", rate),
-	}})
 	settled = time.Now().Add(readiness.ExtraGrace)
-	return err
+	return nil
 }

@@ -13,11 +13,7 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
-	schedulingv1 "k8s.io/api/scheduling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,6 +34,7 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 // TestASimulationComesTrue makes random clusters, plays random steps for real, and compares with the simulation of them.
@@ -46,11 +43,14 @@ func TestASimulationComesTrue(t *testing.T) {
 	random := rand.New(rand.NewPCG(*seed, 1))
 	var all tally
 	for i := range *rounds {
-		r := &round{t: t, random: random, index: i, namespace: fmt.Sprintf("round-%d", i)}
+		r := &round{
+			Namespace: workloads.Namespace{T: t, Admin: admin, Name: fmt.Sprintf("round-%d", i)},
+			random:    random, index: i,
+		}
 		r.populate()
 		r.play()
 		found := r.compare(r.simulate(0))
-		t.Logf("%s: %d nodes, %d pods, %s: %d evictions", r.namespace, len(r.nodes), r.replicas, r.policyKind(), found.left)
+		t.Logf("%s: %d nodes, %d pods, %s: %d evictions", r.Name, len(r.nodes), r.replicas, r.policyKind(), found.left)
 		all.add(found)
 		r.clear()
 	}
@@ -66,10 +66,10 @@ type span struct{ from, to time.Duration }
 
 // round is one random cluster and scenario.
 type round struct {
-	t         *testing.T
-	random    *rand.Rand
-	index     int
-	namespace string // also the prefix of its nodes
+	workloads.Namespace
+
+	random *rand.Rand
+	index  int
 
 	nodes    []localcluster.NodeSpec
 	replicas int
@@ -87,16 +87,16 @@ type round struct {
 }
 
 func (r *round) must(err error) {
-	r.t.Helper()
-	await.Must(r.t, err)
+	r.T.Helper()
+	await.Must(r.T, err)
 }
 
 // populate makes nodes and workloads, and returns once all pods run and the policy is in force.
 func (r *round) populate() {
-	ctx := r.t.Context()
+	ctx := r.T.Context()
 	r.drawNodes()
 	r.must(cluster.AddNodes(ctx, r.nodes...))
-	_, err := scene.New(ctx, admin, r.namespace)
+	_, err := scene.New(ctx, admin, r.Name)
 	r.must(err)
 	r.policy = r.drawPolicy()
 	r.makeWorkloads()
@@ -106,13 +106,13 @@ func (r *round) populate() {
 	if r.policy != nil {
 		r.object()
 	}
-	await.Until(r.t, settled)
+	await.Until(r.T, settled)
 }
 
 // object puts the policy in force, and keeps successors away from the nodes of the steps: were those due as well, paces
 // and breakers would count them, and on which nodes they are is luck.
 func (r *round) object() {
-	ctx := r.t.Context()
+	ctx := r.T.Context()
 	cordoned := map[string]bool{}
 	for _, step := range r.steps {
 		for _, of := range []*cliv1alpha1.SimulationNodes{step.Silent, nodesOf(step.Taint)} {
@@ -127,7 +127,7 @@ func (r *round) object() {
 	for name := range cordoned {
 		_, err := admin.CoreV1().Nodes().Patch(ctx, name, types.MergePatchType, []byte(`{"spec":{"unschedulable":true}}`), metav1.PatchOptions{})
 		r.must(err)
-		await.Eventually(r.t, name+" has the taint of cordoned nodes", func(ctx context.Context) error {
+		await.Eventually(r.T, name+" has the taint of cordoned nodes", func(ctx context.Context) error {
 			node, err := admin.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
 			if err == nil && len(node.Spec.Taints) == 0 {
 				err = errors.New("it has none")
@@ -136,7 +136,7 @@ func (r *round) object() {
 		})
 	}
 	r.must(objects.Create(ctx, r.policy))
-	await.Eventually(r.t, "the policy is followed", func(ctx context.Context) error {
+	await.Eventually(r.T, "the policy is followed", func(ctx context.Context) error {
 		var all v1alpha1.EvictionPolicyList
 		err := objects.List(ctx, &all)
 		if err == nil && (len(all.Items) != 1 || all.Items[0].Status.ObservedGeneration == 0) {
@@ -173,11 +173,11 @@ func (r *round) play() {
 	*flags.KubeConfig = kubeconfig
 	from := source.New(env, flags)
 	var err error
-	r.before, err = from.Read(r.t.Context(), source.Wants{Policies: true, Budgets: true, Successors: true, Scheduling: true})
+	r.before, err = from.Read(r.T.Context(), source.Wants{Policies: true, Budgets: true, Successors: true, Scheduling: true})
 	r.must(err)
 	r.at, r.silent = time.Now(), map[string]bool{}
 	for _, step := range r.steps {
-		await.Until(r.t, r.at.Add(step.At.Duration))
+		await.Until(r.T, r.at.Add(step.At.Duration))
 		r.hear()
 		switch {
 		case step.Silent != nil:
@@ -191,11 +191,11 @@ func (r *round) play() {
 		}
 	}
 	r.until = time.Since(r.at) + rest
-	await.Until(r.t, r.at.Add(r.until))
+	await.Until(r.T, r.at.Add(r.until))
 	if r.policy != nil {
-		r.must(objects.Get(r.t.Context(), client.ObjectKeyFromObject(r.policy), r.policy))
+		r.must(objects.Get(r.T.Context(), client.ObjectKeyFromObject(r.policy), r.policy))
 	}
-	await.Until(r.t, r.at.Add(r.until+late))
+	await.Until(r.T, r.at.Add(r.until+late))
 	r.hear()
 }
 
@@ -204,7 +204,7 @@ func (r *round) play() {
 func (r *round) bringDown(length time.Duration) {
 	r.outage.from = time.Since(r.at)
 	r.must(cluster.Freeze(localcluster.APIServer))
-	await.Until(r.t, r.at.Add(r.outage.from+length))
+	await.Until(r.T, r.at.Add(r.outage.from+length))
 	r.must(cluster.Thaw(localcluster.APIServer))
 	r.outage.to = time.Since(r.at)
 	r.note(r.at.Add(r.outage.from), cliv1alpha1.SimulationStep{APIServerDown: &metav1.Duration{Duration: r.outage.to - r.outage.from}})
@@ -217,7 +217,7 @@ func (r *round) note(at time.Time, step cliv1alpha1.SimulationStep) {
 }
 
 func (r *round) silence(names []string) {
-	r.must(cluster.SilenceNodes(r.t.Context(), names...))
+	r.must(cluster.SilenceNodes(r.T.Context(), names...))
 	for _, name := range names {
 		if !r.silent[name] {
 			r.silent[name] = true
@@ -229,7 +229,7 @@ func (r *round) silence(names []string) {
 // hear finds out when silent nodes gave their last signs of life. A step ago kwok may still have renewed a lease.
 func (r *round) hear() {
 	for _, name := range r.unheard {
-		lease, err := admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(r.t.Context(), name, metav1.GetOptions{})
+		lease, err := admin.CoordinationV1().Leases(corev1.NamespaceNodeLease).Get(r.T.Context(), name, metav1.GetOptions{})
 		r.must(err)
 		r.note(lease.Spec.RenewTime.Time, cliv1alpha1.SimulationStep{Silent: &cliv1alpha1.SimulationNodes{Nodes: []string{name}}})
 	}
@@ -237,7 +237,7 @@ func (r *round) hear() {
 }
 
 func (r *round) resume(names []string) {
-	r.must(cluster.ResumeNodes(r.t.Context(), names...))
+	r.must(cluster.ResumeNodes(r.T.Context(), names...))
 	r.note(time.Now(), cliv1alpha1.SimulationStep{Back: &cliv1alpha1.SimulationNodes{Nodes: names}})
 	for _, name := range names {
 		delete(r.silent, name)
@@ -247,17 +247,17 @@ func (r *round) resume(names []string) {
 
 // startPods says about the pods of a node that is back that they are ready, as kubelets do and kwok does not.
 func (r *round) startPods(node string) {
-	await.Eventually(r.t, node+" is ready", func(ctx context.Context) error {
+	await.Eventually(r.T, node+" is ready", func(ctx context.Context) error {
 		is, err := admin.CoreV1().Nodes().Get(ctx, node, metav1.GetOptions{})
 		if err == nil && !readiness.IsReady(is) {
 			err = errors.New("it is not")
 		}
 		return err
 	})
-	pods, err := admin.CoreV1().Pods(r.namespace).List(r.t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	pods, err := admin.CoreV1().Pods(r.Name).List(r.T.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
 	r.must(err)
 	for i := range pods.Items {
-		_, err := admin.CoreV1().Pods(r.namespace).Patch(r.t.Context(), pods.Items[i].Name, types.StrategicMergePatchType,
+		_, err := admin.CoreV1().Pods(r.Name).Patch(r.T.Context(), pods.Items[i].Name, types.StrategicMergePatchType,
 			[]byte(`{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`), metav1.PatchOptions{}, "status")
 		if !apierrors.IsNotFound(err) { // it was deleted while its node was silent
 			r.must(err)
@@ -269,7 +269,7 @@ func (r *round) taint(step *cliv1alpha1.SimulationTaint) {
 	edit, err := taints.ParseEdit(step.Taints...)
 	r.must(err)
 	for _, name := range step.Nodes {
-		took, _, err := scene.EditTaints(r.t.Context(), admin, name, func(all []corev1.Taint) ([]corev1.Taint, error) {
+		took, _, err := scene.EditTaints(r.T.Context(), admin, name, func(all []corev1.Taint) ([]corev1.Taint, error) {
 			return edit.Apply(all, taints.OverwriteExisting)
 		})
 		r.must(err)
@@ -290,7 +290,7 @@ func (r *round) simulate(more time.Duration) *cliv1alpha1.SimulationReport {
 	r.must(err)
 	grace := graces
 	grace.Monitor += more
-	report, err := course.Play(r.t.Context(), r.before, scenario, course.Options{
+	report, err := course.Play(r.T.Context(), r.before, scenario, course.Options{
 		At: r.at, Grace: grace, Policy: rates, StartDelay: startDelay, WhereTo: true,
 	})
 	r.must(err)
@@ -302,26 +302,13 @@ const startDelay = time.Second
 
 // clear removes all that the round has made.
 func (r *round) clear() {
-	ctx := r.t.Context()
 	if r.policy != nil {
-		r.must(objects.Delete(ctx, r.policy))
+		r.must(objects.Delete(r.T.Context(), r.policy))
 	}
-	for _, kind := range []client.Object{&appsv1.Deployment{}, &appsv1.StatefulSet{}, &appsv1.DaemonSet{}, &batchv1.Job{}, &policyv1.PodDisruptionBudget{}} {
-		r.must(objects.DeleteAllOf(ctx, kind, client.InNamespace(r.namespace), client.PropagationPolicy(metav1.DeletePropagationBackground)))
-	}
-	r.must(admin.CoreV1().PersistentVolumes().Delete(ctx, r.namespace, metav1.DeleteOptions{}))
-	r.must(objects.DeleteAllOf(ctx, &schedulingv1.PriorityClass{}, client.MatchingLabels{"round": r.namespace}))
+	r.Clear(objects)
 	for _, node := range r.nodes {
-		r.must(admin.CoreV1().Nodes().Delete(ctx, node.Name, metav1.DeleteOptions{}))
+		r.must(admin.CoreV1().Nodes().Delete(r.T.Context(), node.Name, metav1.DeleteOptions{}))
 	}
-	await.Eventually(r.t, "all pods are gone", func(ctx context.Context) error {
-		err := admin.CoreV1().Pods(r.namespace).DeleteCollection(ctx, scene.AtOnce(), metav1.ListOptions{})
-		pods, listed := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{})
-		if err = errors.Join(err, listed); err == nil && len(pods.Items) > 0 {
-			err = fmt.Errorf("%d pods are left", len(pods.Items))
-		}
-		return err
-	})
 }
 
 // known reports whether a node belongs to the round.

@@ -4,7 +4,6 @@
 package simulation
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -16,39 +15,33 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	"github.com/taintkeeper/taintkeeper/test/rig/workloads"
 )
 
 // makeWorkloads makes workloads and PodDisruptionBudgets, and returns once all pods run.
 func (r *round) makeWorkloads() {
-	ctx := r.t.Context()
+	ctx := r.T.Context()
 	for i := range 4 {
-		_, err := admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawDeployment(fmt.Sprint("web-", i)), metav1.CreateOptions{})
+		_, err := admin.AppsV1().Deployments(r.Name).Create(ctx, r.drawDeployment(fmt.Sprint("web-", i)), metav1.CreateOptions{})
 		r.must(err)
 	}
 	for i := range 2 {
-		_, err := admin.AppsV1().StatefulSets(r.namespace).Create(ctx, r.drawStatefulSet(fmt.Sprint("db-", i)), metav1.CreateOptions{})
+		_, err := admin.AppsV1().StatefulSets(r.Name).Create(ctx, r.drawStatefulSet(fmt.Sprint("db-", i)), metav1.CreateOptions{})
 		r.must(err)
 	}
 	for i := range 2 {
-		_, err := admin.BatchV1().Jobs(r.namespace).Create(ctx, r.drawJob(fmt.Sprint("batch-", i)), metav1.CreateOptions{})
+		_, err := admin.BatchV1().Jobs(r.Name).Create(ctx, r.drawJob(fmt.Sprint("batch-", i)), metav1.CreateOptions{})
 		r.must(err)
 	}
-	_, err := admin.AppsV1().DaemonSets(r.namespace).Create(ctx, r.drawDaemonSet("agent"), metav1.CreateOptions{})
+	_, err := admin.AppsV1().DaemonSets(r.Name).Create(ctx, r.drawDaemonSet("agent"), metav1.CreateOptions{})
 	r.must(err)
 	r.makeBarePods()
-	_, err = admin.AppsV1().Deployments(r.namespace).Create(ctx, r.drawClaiming("disk"), metav1.CreateOptions{})
+	_, err = admin.AppsV1().Deployments(r.Name).Create(ctx, r.drawClaiming("disk"), metav1.CreateOptions{})
 	r.must(err)
 	if r.index%6 == 4 {
 		r.fill()
 	}
-	await.Eventually(r.t, "all pods run", func(ctx context.Context) error {
-		pods, err := admin.CoreV1().Pods(r.namespace).List(ctx, metav1.ListOptions{FieldSelector: "status.phase=Running"})
-		if err == nil && len(pods.Items) != r.replicas {
-			err = fmt.Errorf("%d of %d pods run", len(pods.Items), r.replicas)
-		}
-		return err
-	})
+	r.AwaitRunning(r.replicas)
 	for _, app := range []string{"web-0", "web-1", "web-2", "db-0"} { // web-3 and db-1 have none
 		r.makeBudget(app)
 	}
@@ -56,26 +49,14 @@ func (r *round) makeWorkloads() {
 
 // makeBudget makes a budget of a workload, and returns once it knows its pods.
 func (r *round) makeBudget(app string) {
-	ctx, budgets := r.t.Context(), admin.PolicyV1().PodDisruptionBudgets(r.namespace)
-	budget := &policyv1.PodDisruptionBudget{
-		ObjectMeta: metav1.ObjectMeta{Name: app},
-		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
-	}
-	number := pick(r.random, intstr.FromInt32(1), intstr.FromString("50%"))
+	var spec policyv1.PodDisruptionBudgetSpec
+	number := workloads.Pick(r.random, intstr.FromInt32(1), intstr.FromString("50%"))
 	if r.random.IntN(2) == 0 {
-		budget.Spec.MinAvailable = &number
+		spec.MinAvailable = &number
 	} else {
-		budget.Spec.MaxUnavailable = &number
+		spec.MaxUnavailable = &number
 	}
-	_, err := budgets.Create(ctx, budget, metav1.CreateOptions{})
-	r.must(err)
-	await.Eventually(r.t, "budget "+app+" knows its pods", func(ctx context.Context) error {
-		budget, err := budgets.Get(ctx, app, metav1.GetOptions{})
-		if is := &budget.Status; err == nil && (is.ExpectedPods == 0 || is.CurrentHealthy != is.ExpectedPods) {
-			err = fmt.Errorf("%d of %d pods are healthy", is.CurrentHealthy, is.ExpectedPods)
-		}
-		return err
-	})
+	r.Budget(app, spec, func(is policyv1.PodDisruptionBudgetStatus) bool { return is.CurrentHealthy == is.ExpectedPods })
 }
 
 // keys of taints that steps set.
@@ -83,26 +64,20 @@ var keys = []string{"power", "maintenance"}
 
 // drawTolerations draws how long pods stay on nodes that are silent, and on tainted ones.
 func (r *round) drawTolerations() (all []corev1.Toleration) {
-	seconds := pick(r.random, 0, tolerated, 3600)
+	seconds := workloads.Pick(r.random, 0, tolerated, 3600)
 	for _, key := range []string{corev1.TaintNodeUnreachable, corev1.TaintNodeNotReady} {
-		all = append(all, tolerates(key, new(int64(seconds))))
+		all = append(all, workloads.Tolerates(key, new(int64(seconds))))
 	}
-	all = append(all, tolerates(old, new(int64(3600))))
+	all = append(all, workloads.Tolerates(workloads.Old, new(int64(3600))))
 	for _, key := range keys {
 		switch r.random.IntN(4) {
 		case 0:
-			all = append(all, tolerates(key, nil))
+			all = append(all, workloads.Tolerates(key, nil))
 		case 1:
-			all = append(all, tolerates(key, new(int64(tolerated))))
+			all = append(all, workloads.Tolerates(key, new(int64(tolerated))))
 		}
 	}
 	return all
-}
-
-func tolerates(key string, seconds *int64) corev1.Toleration {
-	return corev1.Toleration{
-		Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds,
-	}
 }
 
 // drawTemplate draws the pods of a workload. Those of some must be spread over the zones, and the scheduler's default
@@ -115,17 +90,9 @@ func (r *round) drawTemplate(name string) corev1.PodTemplateSpec {
 			LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}},
 		}}
 	}
-	return corev1.PodTemplateSpec{
-		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": name}, Annotations: map[string]string{
-			"pod-delete.stage.kwok.x-k8s.io/delay": "1s", // its whole grace period
-		}},
-		Spec: corev1.PodSpec{
-			Tolerations:                   r.drawTolerations(),
-			TopologySpreadConstraints:     spread,
-			TerminationGracePeriodSeconds: new(int64(1)),
-			Containers:                    []corev1.Container{{Name: "main", Image: "registry.example/main"}},
-		},
-	}
+	template := workloads.Template(map[string]string{"app": name}, r.drawTolerations())
+	template.Spec.TopologySpreadConstraints = spread
+	return template
 }
 
 func (r *round) drawDeployment(name string) *appsv1.Deployment {
@@ -139,17 +106,16 @@ func (r *round) drawStatefulSet(name string) *appsv1.StatefulSet {
 	template := r.drawTemplate(name)
 	return &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: appsv1.StatefulSetSpec{
 		Replicas: new(r.drawReplicas()), Template: template, Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
-		PodManagementPolicy: pick(r.random, appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement),
+		PodManagementPolicy: workloads.Pick(r.random, appsv1.OrderedReadyPodManagement, appsv1.ParallelPodManagement),
 	}}
 }
 
 // drawJob draws a Job whose pods do not end. If they leave, it fails or makes others.
 func (r *round) drawJob(name string) *batchv1.Job {
 	template := r.drawTemplate(name)
-	template.Annotations["pod-complete.stage.kwok.x-k8s.io/delay"] = "1h"
 	template.Spec.RestartPolicy = corev1.RestartPolicyNever
 	return &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
-		Parallelism: new(r.drawReplicas()), BackoffLimit: new(pick(r.random, int32(0), 1, 100)), Template: template,
+		Parallelism: new(r.drawReplicas()), BackoffLimit: new(workloads.Pick(r.random, int32(0), 1, 100)), Template: template,
 	}}
 }
 
@@ -175,28 +141,28 @@ func (r *round) drawReplicas() int32 {
 
 // drawPolicy draws an EvictionPolicy, or none. The first rounds of a run have one of each action.
 func (r *round) drawPolicy() *v1alpha1.EvictionPolicy {
-	policy := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.namespace}}
+	policy := &v1alpha1.EvictionPolicy{ObjectMeta: metav1.ObjectMeta{Name: r.Name}}
 	spec := &policy.Spec
 	spec.Action = v1alpha1.ActionDelete
 	switch r.index % 6 {
 	case 0:
 		spec.Action = v1alpha1.ActionEvict
-		spec.Deadline = pick(r.random, nil, &metav1.Duration{Duration: tolerated * time.Second})
+		spec.Deadline = workloads.Pick(r.random, nil, &metav1.Duration{Duration: tolerated * time.Second})
 	case 1:
 		return nil
 	case 2:
 		spec.Action = v1alpha1.ActionHold
-		spec.Deadline = pick(r.random, nil, &metav1.Duration{Duration: 2 * time.Second}, &metav1.Duration{Duration: tolerated * time.Second})
+		spec.Deadline = workloads.Pick(r.random, nil, &metav1.Duration{Duration: 2 * time.Second}, &metav1.Duration{Duration: tolerated * time.Second})
 	case 3:
 		spec.Pace = &v1alpha1.EvictionPace{
 			Pods: int32(1 + r.random.IntN(3)), Per: metav1.Duration{Duration: 2 * time.Second},
-			Scope: pick(r.random, v1alpha1.ScopeNode, v1alpha1.ScopeZone, v1alpha1.ScopeCluster),
+			Scope: workloads.Pick(r.random, v1alpha1.ScopeNode, v1alpha1.ScopeZone, v1alpha1.ScopeCluster),
 		}
 	case 4:
 		return nil
 	case 5:
 		spec.Breaker = &v1alpha1.EvictionBreaker{
-			MaxDue: pick(r.random, intstr.FromInt32(3), intstr.FromString("20%"), intstr.FromString("80%")),
+			MaxDue: workloads.Pick(r.random, intstr.FromInt32(3), intstr.FromString("20%"), intstr.FromString("80%")),
 			Settle: &metav1.Duration{Duration: 5 * time.Second},
 		}
 	}

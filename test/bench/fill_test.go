@@ -90,7 +90,7 @@ func TestSlimPodsAreTheSameWheneverTheyAreMade(t *testing.T) {
 		}
 		for _, pod := range w.pods(t) {
 			uids[pod.UID] = true
-			if got := readiness(pod) == corev1.ConditionTrue; got != is {
+			if got := isReady(pod); got != is {
 				t.Errorf("pod %s is ready: %t, want %t", pod.Name, got, is)
 			}
 		}
@@ -112,12 +112,9 @@ func TestAPrefixHasTheKeysThatBeginWithItAndNoOthers(t *testing.T) {
 	}
 }
 
-// readiness is the status of a pod's condition Ready.
-func readiness(pod *corev1.Pod) corev1.ConditionStatus {
-	for _, c := range pod.Status.Conditions {
-		if c.Type == corev1.PodReady {
-			return c.Status
-		}
-	}
-	return ""
+// isReady reports whether a pod says that it is ready.
+func isReady(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
+		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
+	})
 }

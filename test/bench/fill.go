@@ -5,7 +5,10 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"path"
 	"time"
 
@@ -16,9 +19,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes/scheme"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
 const (
@@ -44,11 +50,11 @@ type crowd struct {
 	pod         *corev1.Pod
 }
 
-// fill fills the cluster up to a number of nodes and pods. One node and one pod are created through the API, as
+// fillSmall fills the cluster up to a number of nodes and pods. One node and one pod are created through the API, as
 // kubelets and controllers do. The others are copies, under names of their own, of what the API server has stored, and
 // are written directly to etcd. The API server learns of them through its watch of etcd, as it learns of what another
 // API server has written. Creating each through the API would take a quarter of an hour.
-func (b *bench) fill(ctx context.Context, nodes, pods int) error {
+func (b *bench) fillSmall(ctx context.Context, nodes, pods int) error {
 	if err := b.fillNodes(ctx, nodes); err != nil {
 		return err
 	}
@@ -57,12 +63,34 @@ func (b *bench) fill(ctx context.Context, nodes, pods int) error {
 		if err != nil {
 			return err
 		}
-		b.crowd.pod, b.report.ScalePodBytes = pod, pod.Size()
+		b.crowd.pod = pod
 	}
 	another := func(i int) *corev1.Pod { return anotherPod(b.crowd.pod, i, nodes) }
 	first := b.crowd.pods
 	b.crowd.pods = max(first, pods)
 	return b.fillPods(ctx, first, b.crowd.pods, another)
+}
+
+// fillSlim fills the cluster up to a number of nodes, and adds slim pods. It returns a function that makes each pod.
+func (b *bench) fillSlim(ctx context.Context, nodes, pods int) (slim func(i int) *corev1.Pod, err error) {
+	if err := b.fillNodes(ctx, nodes); err != nil {
+		return nil, err
+	}
+	template, err := b.storedPod(ctx, slimPod(nodes))
+	if err != nil {
+		return nil, err
+	}
+	slim = func(i int) *corev1.Pod { return anotherSlimPod(template, i, nodes) }
+	return slim, b.fillPods(ctx, 0, pods, slim)
+}
+
+// removeSlim removes the slim pods from etcd directly, and waits until the API server has noticed that the last one is
+// gone.
+func (b *bench) removeSlim(ctx context.Context, last *corev1.Pod) error {
+	if err := b.etcd.remove(ctx, path.Join(registry, "pods", slimNamespace)+"/"); err != nil {
+		return err
+	}
+	return b.awaitPod(ctx, last, false)
 }
 
 func (b *bench) fillNodes(ctx context.Context, count int) error {
@@ -71,7 +99,7 @@ func (b *bench) fillNodes(ctx context.Context, count int) error {
 		if err != nil {
 			return err
 		}
-		b.crowd.node, b.report.ScaleNodeBytes = node, node.Size()
+		b.crowd.node = node
 	}
 	first := b.crowd.nodes
 	b.crowd.nodes = max(first, count)
@@ -90,6 +118,7 @@ func (b *bench) fillPods(ctx context.Context, first, end int, pod func(i int) *c
 	if err := fill(ctx, b.etcd.put, first, end, keyed(pod)); err != nil {
 		return fmt.Errorf("create pods: %w", err)
 	}
+	b.say("  pods of %d bytes, nodes of %d", pod(0).Size(), b.crowd.node.Size())
 	return b.awaitPod(ctx, pod(end-1), true)
 }
 
@@ -227,7 +256,7 @@ func hostIP(i int) string { return fmt.Sprintf("10.0.%d.%d", i>>8&255, i&255) }
 // smallPod is a pod with one container, of a ReplicaSet. The API server adds what else an ordinary pod has, such as the
 // tolerations for not-ready and unreachable.
 func smallPod(nodes int) *corev1.Pod {
-	pod := productionPod(partScale, 0, scaleNodeName(nodes-1))
+	pod := productionPod("scale", 0, scaleNodeName(nodes-1))
 	pod.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: "apps/v1", Kind: "ReplicaSet", Name: "shop", UID: uuid.NewUUID(), Controller: new(true), BlockOwnerDeletion: new(true),
 	}}
@@ -235,6 +264,35 @@ func smallPod(nodes int) *corev1.Pod {
 	application.Env = application.Env[len(application.Env)-3:]
 	pod.Spec.Containers = pod.Spec.Containers[:1]
 	return pod
+}
+
+// slimNamespace has the slim pods, so that others can be removed without them.
+const slimNamespace = "slim"
+
+// slimPod has what every pod that runs has, and nothing else, so that an API server has room for a million of them.
+func slimPod(nodes int) *corev1.Pod {
+	return &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Name: "slim-template", Namespace: slimNamespace},
+		Spec: corev1.PodSpec{
+			NodeName:   scaleNodeName(nodes - 1),
+			Containers: []corev1.Container{{Name: "application", Image: "registry.example.com/application:2026.11.3"}},
+		},
+	}
+}
+
+// anotherSlimPod is a copy under a name of its own, without the managed fields, which are most of a small object. It is
+// of one of 2,000 apps, each of which is one team's and in one tier. The same number gives the same pod.
+func anotherSlimPod(pod *corev1.Pod, i, nodes int) *corev1.Pod {
+	another, app := pod.DeepCopy(), i%2000
+	another.ManagedFields = nil
+	another.Name = fmt.Sprintf("slim-%07d", i)
+	another.UID = types.UID(fmt.Sprintf("%08x-71c1-4e8f-9d3a-%012x", uint32(i)*2654435761, i))
+	another.Spec.NodeName = scaleNodeName(i % nodes)
+	another.Labels = map[string]string{
+		"app.kubernetes.io/name": fmt.Sprintf("app-%04d", app),
+		"example.com/team":       fmt.Sprintf("team-%02d", app%40), "example.com/tier": fmt.Sprintf("tier-%d", app%3),
+	}
+	return another
 }
 
 // runningStatus is what a kubelet says about a pod that runs.
@@ -288,4 +346,85 @@ func productionNode(name string) *corev1.Node {
 
 func addresses(name, ip string) []corev1.NodeAddress {
 	return []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: ip}, {Type: corev1.NodeHostName, Address: name}}
+}
+
+// etcd reads and writes what API servers store, as another API server of the cluster would.
+type etcd struct{ *localcluster.Cluster }
+
+// keyValue is an object as it is stored.
+type keyValue struct {
+	Key   []byte `json:"key"`
+	Value []byte `json:"value,omitempty"`
+}
+
+// get reads one object.
+func (e etcd) get(ctx context.Context, key string) ([]byte, error) {
+	var found struct {
+		Kvs []keyValue `json:"kvs"`
+	}
+	if err := e.call(ctx, "range", keyValue{Key: []byte(key)}, &found); err != nil {
+		return nil, fmt.Errorf("read %s from etcd: %w", key, err)
+	}
+	if len(found.Kvs) != 1 {
+		return nil, fmt.Errorf("etcd has no %s", key)
+	}
+	return found.Kvs[0].Value, nil
+}
+
+// put writes objects at once; etcd takes 128 in one transaction.
+func (e etcd) put(ctx context.Context, objects []keyValue) error {
+	type operation struct {
+		Put keyValue `json:"requestPut"`
+	}
+	var transaction struct {
+		Success []operation `json:"success"`
+	}
+	for _, object := range objects {
+		transaction.Success = append(transaction.Success, operation{object})
+	}
+	var done struct {
+		Succeeded bool `json:"succeeded"`
+	}
+	err := e.call(ctx, "txn", transaction, &done)
+	if err == nil && !done.Succeeded {
+		err = errors.New("the transaction was not carried out")
+	}
+	if err != nil {
+		return fmt.Errorf("write to etcd: %w", err)
+	}
+	return nil
+}
+
+// keyRange has the keys from Key up to, but not including, End.
+type keyRange struct {
+	Key []byte `json:"key"`
+	End []byte `json:"range_end"`
+}
+
+// withPrefix has all keys with a prefix.
+func withPrefix(prefix string) keyRange {
+	end := []byte(prefix)
+	end[len(end)-1]++ // the first key after those with the prefix
+	return keyRange{[]byte(prefix), end}
+}
+
+// remove removes all objects whose keys begin with a prefix.
+func (e etcd) remove(ctx context.Context, prefix string) error {
+	if err := e.call(ctx, "deleterange", withPrefix(prefix), &struct{}{}); err != nil {
+		return fmt.Errorf("remove %s* from etcd: %w", prefix, err)
+	}
+	return nil
+}
+
+func (e etcd) call(ctx context.Context, method string, question, answer any) error {
+	body, err := e.AskEtcd(ctx, "kv/"+method, question)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	content, err := io.ReadAll(body)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(content, answer)
 }
