@@ -38,6 +38,7 @@ var promises = map[string][]string{
 
 	"Kubernetes' own e2e tests": {"a taint that nobody tolerates", "seconds count from the taint", "untaint"},
 	"Kubernetes' own code":      {"pods that are nobody's to evict", "finished pods leave as upstream lets them"},
+	"every history of a small world": {"untainted while evictions wait", "Taintkeeper dies, and the built-in evicts again"},
 	"each known defect": {
 		"seconds that overflow", "pod seen before the untaint", "deleted while pending",
 		"the metrics say what is ahead, and how late evictions were, in seconds",
