@@ -36,8 +36,8 @@ var promises = map[string][]string{
 	"Rules":       {"a rule turns a condition into a taint, and back"},
 	"Node health": {"a silent node is tainted in one write, and its return takes both taints in one"},
 
-	"Kubernetes' own e2e tests": {"a taint that nobody tolerates", "seconds count from the taint", "untaint"},
-	"Kubernetes' own code":      {"pods that are nobody's to evict", "finished pods leave as upstream lets them"},
+	"Kubernetes' own e2e tests":      {"a taint that nobody tolerates", "seconds count from the taint", "untaint"},
+	"Kubernetes' own code":           {"pods that are nobody's to evict", "finished pods leave as upstream lets them"},
 	"every history of a small world": {"untainted while evictions wait", "Taintkeeper dies, and the built-in evicts again"},
 	"each known defect": {
 		"seconds that overflow", "pod seen before the untaint", "deleted while pending",
