@@ -25,8 +25,11 @@ func TestEveryHistoryOfFourNodes(t *testing.T) {
 		},
 		"two of silence and blindness":       {smallSize{2, append(troubles, nodeDies), true}, true},
 		"a hang between silence and its end": {smallSize{3, []string{nodeDies, string(processHang), nodeResumes}, true}, true},
-		"two of silence and other news":      {smallSize{2, []string{nodeDies, saysReady, isReplaced, refuse}, true}, true},
-		"two of silence and its end":         {smallSize{2, []string{nodeDies, zoneDies, nodeResumes, restart}, true}, true},
+		"a late watch between news and silence": {
+			smallSize{3, []string{nodeDies, string(leasesHang), saysReady}, true}, true,
+		},
+		"two of silence and other news": {smallSize{2, []string{nodeDies, saysReady, isReplaced, refuse}, true}, true},
+		"two of silence and its end":    {smallSize{2, []string{nodeDies, zoneDies, nodeResumes, restart}, true}, true},
 	} {
 		if world.long && testing.Short() {
 			continue

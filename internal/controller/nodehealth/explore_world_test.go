@@ -37,6 +37,7 @@ type smallWorld struct {
 	keeper *keeper
 
 	troubles map[trouble]time.Time // since when
+	ended    time.Time             // when the last one did
 	size     smallSize
 	left     int // disturbances that may still happen
 	broken   string
@@ -110,8 +111,8 @@ type smallSize struct {
 	disturbances int
 	// kinds lists which things.
 	kinds []string
-	// inOrder means that the watches bring what they have and nodes are looked at in a fixed order. Then only something
-	// that hangs makes one of them late.
+	// inOrder means that the watches bring what they have and nodes are looked at in a fixed order, except at the instant
+	// at which a trouble ends.
 	inOrder bool
 }
 
@@ -270,7 +271,7 @@ func (w *smallWorld) ordinary(add func(line string, do func())) {
 	}
 	first := true
 	may := func(line string, do func()) {
-		if first || !w.size.inOrder {
+		if first || !w.size.inOrder || w.ended.Equal(w.now) {
 			add(line, do)
 		}
 		first = false
@@ -293,6 +294,7 @@ func (w *smallWorld) ordinary(add func(line string, do func())) {
 // ends ends a trouble. A watch that hung is opened again, with a list, or goes on.
 func (w *smallWorld) ends(is trouble) {
 	delete(w.troubles, is)
+	w.ended = w.now
 	if is == leasesHang && w.keeper.records.renewals.hangs(w.now) {
 		w.relist()
 	}
@@ -315,7 +317,7 @@ func (w *smallWorld) mayPass() bool {
 // pass lets time pass. Our own lease is renewed before the kubelets' are, so that its echo says nothing about these.
 func (w *smallWorld) pass() {
 	w.broken = w.neglects()
-	w.now = w.now.Add(smallStep)
+	w.now, w.ended = w.now.Add(smallStep), time.Time{}
 	up := !w.has(apiDown)
 	if up && !w.has(processHang) {
 		w.renew()
