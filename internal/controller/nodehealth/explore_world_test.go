@@ -134,7 +134,8 @@ const (
 	smallRecent = 70 * time.Second // longer than any grace
 )
 
-var smallGrace = readiness.Grace{Monitor: 25 * time.Second, Startup: 35 * time.Second}
+// smallGrace is no number of steps, so that a sign of life a step earlier or later makes a difference.
+var smallGrace = readiness.Grace{Monitor: 27 * time.Second, Startup: 37 * time.Second}
 
 // taintedWithin is how long a node is not ready before it must have its taint, with nothing in the way: the other node
 // of its zone gets one first, and a process that begins does not know when the latest was given.
@@ -142,7 +143,7 @@ const taintedWithin = 3 * time.Duration(float64(time.Second)/readiness.DefaultRa
 
 // noticedWithin is how long a node is silent before it must be called so, with nothing in the way: its grace, the extra
 // grace after an outage, and a step each until its last renewal is over and until the next echo.
-const noticedWithin = 35*time.Second + readiness.ExtraGrace + 2*smallStep
+const noticedWithin = 37*time.Second + readiness.ExtraGrace + 2*smallStep
 
 var smallPolicy = readiness.Policy{
 	Rate: readiness.DefaultRate, SecondaryRate: readiness.DefaultSecondaryRate, FullDisruptionRate: readiness.DefaultRate,
