@@ -277,6 +277,11 @@ func (w *smallWorld) ordinary(add func(line string, do func())) {
 		}
 		first = false
 	}
+	w.ofKeeper(may)
+}
+
+// ofKeeper adds what the process does, in the order in which it does it if nothing is late.
+func (w *smallWorld) ofKeeper(may func(line string, do func())) {
 	k := w.keeper
 	if len(k.newLeases) > 0 && !w.has(leasesHang) {
 		may("the watch of leases comes", w.deliverLeases)
