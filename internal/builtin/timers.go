@@ -159,34 +159,50 @@ type NodeTries struct {
 	Stays bool
 }
 
-// Node follows the tries of the pods of one node. The zero value knows no pods. It is not safe for concurrent use.
-type Node struct {
-	pods map[types.UID]*Tries
+// Node follows the tries of the pods of one node, each of which was seen last as a P. The zero value knows no pods. It
+// is not safe for concurrent use.
+type Node[P any] struct {
+	pods map[types.UID]*triedPod[P]
 	news NodeTries // Begun and From since the last report
 	last NodeTries // the last report, whose Due is of this node
 }
 
-// See is [Tries.See] of a pod of the node. The controller looks at pods that are new.
-func (n *Node) See(pod types.UID, v verdict.Verdict, looks, terminating bool, now time.Time) {
-	known := n.pods[pod]
-	if known == nil {
-		if n.pods == nil {
-			n.pods = map[types.UID]*Tries{}
-		}
-		known, looks = &Tries{}, true
-		n.pods[pod] = known
+type triedPod[P any] struct {
+	Tries
+
+	seen P
+}
+
+// See is [Tries.See] of a pod of the node. The controller looks at a pod that is new, and at one for which looks
+// returns true, given how it was seen before.
+func (n *Node[P]) See(
+	uid types.UID, pod P, v verdict.Verdict, looks func(before P) bool, terminating bool, now time.Time,
+) {
+	if n.pods == nil {
+		n.pods = map[types.UID]*triedPod[P]{}
 	}
-	if began := known.See(v, looks, terminating, now); !began.IsZero() {
+	known := n.pods[uid]
+	decides := known == nil || looks(known.seen)
+	if known == nil {
+		known = &triedPod[P]{}
+		n.pods[uid] = known
+	}
+	known.seen = pod
+	if began := known.See(v, decides, terminating, now); !began.IsZero() {
 		n.news.Begun++
 		n.news.From = instant.Next(n.news.From, began)
 	}
 }
 
-// Forget forgets a pod that is gone.
-func (n *Node) Forget(pod types.UID) { delete(n.pods, pod) }
+// Forget forgets a pod that is gone. It reports whether the pod was known.
+func (n *Node[P]) Forget(pod types.UID) bool {
+	_, known := n.pods[pod]
+	delete(n.pods, pod)
+	return known
+}
 
 // Tried reports whether the controller has tried a pod of the node.
-func (n *Node) Tried() bool {
+func (n *Node[P]) Tried() bool {
 	for _, pod := range n.pods {
 		if pod.Tried {
 			return true
@@ -196,7 +212,7 @@ func (n *Node) Tried() bool {
 }
 
 // Fires returns when the first timer of its pods fires; zero if there is none.
-func (n *Node) Fires() (next time.Time) {
+func (n *Node[P]) Fires() (next time.Time) {
 	for _, pod := range n.pods {
 		next = instant.Next(next, pod.Fires)
 	}
@@ -205,7 +221,7 @@ func (n *Node) Fires() (next time.Time) {
 
 // Report returns what the controller does about the pods of the node, and whether that differs from the last report. It
 // is given how many pods of all nodes are due, and keeps that up to date.
-func (n *Node) Report(name string, due *int) (is NodeTries, news bool) {
+func (n *Node[P]) Report(name string, due *int) (is NodeTries, news bool) {
 	is.Node = name
 	for _, pod := range n.pods {
 		is.Stays = is.Stays || pod.Stays

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/taintkeeper/taintkeeper/internal/builtin"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/nodecache"
 	"github.com/taintkeeper/taintkeeper/internal/cluster/podcache"
@@ -32,11 +30,10 @@ type builtInTries struct {
 
 // triedNode is a node with NoExecute taints, or with pods that were tried.
 type triedNode struct {
-	builtin.Node
+	builtin.Node[*podcache.Pod]
 
-	state  *nodecache.Node             // nil without taints
-	seen   map[types.UID]*podcache.Pod // its pods
-	looked time.Time                   // when all its pods were seen last
+	state  *nodecache.Node // nil without taints
+	looked time.Time       // when all its pods were seen last
 }
 
 func newBuiltInTries(config AccountConfig, changed func(builtin.NodeTries)) *builtInTries {
@@ -78,9 +75,7 @@ func (b *builtInTries) seeChange(change podcache.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if before := change.Before; before != nil && (change.After == nil || change.After.Node != before.Node) {
-		if node := b.byNode[before.Node]; node != nil {
-			delete(node.seen, before.UID)
-			node.Forget(before.UID)
+		if node := b.byNode[before.Node]; node != nil && node.Forget(before.UID) {
 			b.report(before.Node, node)
 		}
 	}
@@ -100,7 +95,7 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 		if state == nil {
 			return
 		}
-		node = &triedNode{seen: map[types.UID]*podcache.Pod{}}
+		node = &triedNode{}
 		b.byNode[name] = node
 	}
 	retainted := !node.state.SameTaints(state)
@@ -109,10 +104,8 @@ func (b *builtInTries) see(name string, pods []*podcache.Pod) {
 	}
 	at := b.clock.Now()
 	for _, pod := range pods {
-		known := node.seen[pod.UID]
-		looks := retainted || known != nil && !podcache.SameTolerations(known, pod)
-		node.seen[pod.UID] = pod
-		node.See(pod.UID, b.decide(pod, state), looks, pod.Flags.Has(podcache.Terminating), at)
+		looks := func(before *podcache.Pod) bool { return retainted || !podcache.SameTolerations(before, pod) }
+		node.See(pod.UID, pod, b.decide(pod, state), looks, pod.Flags.Has(podcache.Terminating), at)
 	}
 	b.report(name, node)
 }

@@ -69,7 +69,7 @@ type podChange struct{ before, after *pod }
 
 // triedNode is a node whose pods the built-in tries.
 type triedNode struct {
-	builtin.Node
+	builtin.Node[struct{}]
 
 	taints []verdict.Taint
 }
@@ -253,8 +253,7 @@ func (r *replica) seePod(before, after *pod) {
 	if before != nil && (after == nil || after.uid != before.uid) {
 		r.ends(before.uid)
 		r.pods = slices.DeleteFunc(r.pods, func(p *seenPod) bool { return p.uid == before.uid })
-		if is := r.tries[before.node]; is != nil {
-			is.Forget(before.uid)
+		if is := r.tries[before.node]; is != nil && is.Forget(before.uid) {
 			r.report(before.node, is)
 		}
 	}
@@ -305,8 +304,8 @@ func (r *replica) see(name string, pods []*seenPod) {
 		pods = r.on(name)
 	}
 	for _, p := range pods {
-		looks := retainted || len(p.tolerations) > len(p.workload.tolerations)
-		is.See(p.uid, r.verdict(p, is.taints), looks, p.gone, r.c.now)
+		looks := func(struct{}) bool { return retainted || len(p.tolerations) > len(p.workload.tolerations) }
+		is.See(p.uid, struct{}{}, r.verdict(p, is.taints), looks, p.gone, r.c.now)
 	}
 	r.report(name, is)
 }
