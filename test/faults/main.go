@@ -70,12 +70,10 @@ func main() {
 
 func run(ctx context.Context, names []string, only string, least int) error {
 	used := slices.DeleteFunc(slices.Clone(layers), func(l layer) bool { return !slices.Contains(names, l.name) })
+	planted := slices.DeleteFunc(slices.Clone(faults), func(f fault) bool { return !strings.Contains(f.file, only) })
 	fmt.Printf("| fault | %s |\n| --- |%s\n", strings.Join(names, " | "), strings.Repeat(" --- |", len(used)))
 	noticed := map[string]int{}
-	for _, f := range faults {
-		if !strings.Contains(f.file, only) {
-			continue
-		}
+	for _, f := range planted {
 		fmt.Printf("| `%s`: `%s` → `%s` |", f.file, line(f.was), line(f.is))
 		for _, l := range used {
 			notices, err := f.noticedBy(ctx, l)
@@ -92,7 +90,7 @@ func run(ctx context.Context, names []string, only string, least int) error {
 		fmt.Println()
 	}
 	for _, l := range used {
-		fmt.Printf("%s: %d of %d\n", l.name, noticed[l.name], len(faults))
+		fmt.Printf("%s: %d of %d\n", l.name, noticed[l.name], len(planted))
 	}
 	if slices.Contains(names, "explorer") && noticed["explorer"] < least {
 		return fmt.Errorf("the explorer notices %d faults, want %d at least", noticed["explorer"], least)
