@@ -39,8 +39,8 @@ type proof struct {
 	beside pace
 }
 
-// pace says what a proof asks of the machine. Most measure when pods leave, so they have the machine to themselves but for
-// those that compute.
+// pace says what a proof asks of the machine. Most measure when pods leave, so they have the machine to themselves but
+// for those that compute.
 type pace string
 
 const (

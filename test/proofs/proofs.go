@@ -89,8 +89,8 @@ func (r *running) each(ctx context.Context, beside pace) {
 	}
 }
 
-// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after each
-// proof, so that an interrupted run has one, too.
+// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after
+// each proof, so that an interrupted run has one, too.
 func (r *running) one(ctx context.Context, i int) {
 	p, out := r.chosen[i], io.Writer(r.out)
 	if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && r.seed != "" {
