@@ -105,8 +105,8 @@ ifeq ($(findstring -only,$(BENCH)),)
 endif
 	@bin/bench $(BENCH)
 
-demo: build controlplane bin/demo ## play and check five acts, about evictions and silent nodes, on a real control plane on this machine (1 minute; BOARD=1 shows the board as well)
-	@bin/demo $(if $(BOARD),-board)
+demo: build controlplane bin/demo ## play five acts to kube-controller-manager alone and to Taintkeeper next to it, on two control planes on this machine (2 minutes)
+	@bin/demo
 
 try: build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try
