@@ -33,7 +33,7 @@ PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo proofs try)
 PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility kubelets
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build check lint fmt verify-files generate test proofs $(PROOFS) bench demo try playground release \
+.PHONY: help needs build check lint fmt verify-files generate screenshots test proofs $(PROOFS) bench demo try playground release \
 	controlplane machines $(PRODUCT) $(PROGRAMS) bin/chaos-taintkeeper bin/conformance/run
 
 help: ## list the targets
@@ -82,6 +82,9 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@test/chart/replay.sh -w
 	@$(GO) run ./internal/plugin/cmd/reference >docs/commands.md
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
+
+screenshots: docs/cluster.svg ## draw the pictures of docs/, light and dark (needs Chromium)
+	@$(GO) run ./test/web/screenshot
 
 docs/cluster.svg: docs/cluster.d2 bin/d2
 	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 --elk-padding='[top=45,left=25,bottom=45,right=25]' $< $@
