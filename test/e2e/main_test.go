@@ -38,6 +38,9 @@ var (
 	keeper, plugin, kubeconfig string
 )
 
+// version is what taintkeeper says that it is.
+const version = "v9.8.7"
+
 func TestMain(m *testing.M) { os.Exit(suite.Run(m, start)) }
 
 func start(ctx context.Context, shared *suite.Suite) error {
@@ -45,7 +48,7 @@ func start(ctx context.Context, shared *suite.Suite) error {
 		return err
 	}
 	var err error
-	if keeper, err = suite.Build(ctx, shared.Dir, "taintkeeper"); err != nil {
+	if keeper, err = suite.Build(ctx, shared.Dir, "taintkeeper", "-ldflags=-X main.version="+version); err != nil {
 		return err
 	}
 	if plugin, err = suite.Build(ctx, shared.Dir, "kubectl-taintkeeper"); err != nil {

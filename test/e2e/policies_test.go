@@ -23,6 +23,52 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
+// policies are played in TestEvictions, and the stories about a change of the leader in TestNextToTheBuiltIn.
+var policies = []Scenario{
+	{
+		Name:  "a policy holds pods until it is deleted",
+		Given: []Step{Alone("pod")},
+		When: []Step{
+			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), Held(1), keptAlive("pod"), After(2*time.Second)),
+		},
+	},
+	{
+		Name:  "a pause stops evictions until it is over",
+		Given: []Step{Alone("pod")},
+		When:  []Step{whilePaused(Taint("pod", "gone"), After(3*time.Second))},
+	},
+	{
+		Name:  "a policy asks a PodDisruptionBudget",
+		Given: []Step{Simulated("node"), ready("node", "web", 3), budget("web", 2)},
+		When: []Step{
+			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), Held(2), After(3 * time.Second),
+		},
+		Promised: []Check{leftBy(1, "create pods/eviction")},
+	},
+	{
+		Name:  "a policy sets a pace",
+		Given: []Step{Node("node"), Crowd("node", 3)},
+		When: []Step{
+			Follow(v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: 10 * time.Second}},
+			}),
+			Taint("node", "gone"),
+		},
+		Promised: []Check{apart(3, 10*time.Second)},
+	},
+	{
+		Name:  "a breaker stops evictions when too many pods are due",
+		Given: []Step{Node("node"), Crowd("node", 4)},
+		When: []Step{
+			Follow(v1alpha1.EvictionPolicySpec{
+				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+			}),
+			Taint("node", "gone"), tripped, After(3 * time.Second),
+		},
+		Promised: []Check{leftBy(0, "delete pods")},
+	},
+}
+
 // whileFollowed lets a policy be followed during some steps. Pods that were due meanwhile are due when it is deleted.
 func whileFollowed(spec v1alpha1.EvictionPolicySpec, steps ...Step) Step {
 	return func(ctx context.Context, p *Play) error {

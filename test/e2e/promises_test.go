@@ -73,7 +73,7 @@ func TestEveryPromiseHasAStory(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, s := range slices.Concat(scenarios.All, evictions, scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
+	for _, s := range slices.Concat(scenarios.All, evictions, policies, scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
 		names = append(names, s.Name)
 	}
 	for promise, stories := range promises {

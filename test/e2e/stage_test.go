@@ -29,6 +29,8 @@ import (
 type cast struct {
 	// without are controllers that kube-controller-manager leaves out, each after a comma and a minus.
 	without string
+	// managerArgs are others of its arguments.
+	managerArgs []string
 	// replicas is how many processes Taintkeeper is. The first one leads.
 	replicas int
 	// coexist lets them keep the built-in from evicting.
@@ -62,11 +64,17 @@ type outage struct{ from, to time.Time }
 // call of Taintkeeper's.
 func play(t *testing.T, with cast, stories ...Scenario) {
 	t.Helper()
+	if testing.Short() {
+		stories = slices.DeleteFunc(slices.Clone(stories), func(s Scenario) bool { return s.Long })
+	}
+	if len(stories) == 0 {
+		t.Skip("all its stories are long")
+	}
 	began, on := time.Now(), newStage(t, with)
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for i, s := range stories {
-				if s.Alone == alone && (!s.Long || !testing.Short()) {
+				if s.Alone == alone {
 					t.Run(s.Name, func(t *testing.T) {
 						if !alone {
 							t.Parallel()
@@ -115,6 +123,7 @@ func (c cast) manager() localcluster.ControllerManagerConfig {
 	if c.without != "" {
 		config.Args = append(config.Args, "--controllers="+c.without)
 	}
+	config.Args = append(config.Args, c.managerArgs...)
 	return config
 }
 

@@ -95,15 +95,11 @@ var proofs = []proof{
 	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
 	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
-	test("viewer", "what users may do with the role for reading, and with rights in one namespace", 1, plane),
-	test("questions", "ten questions of an engineer on call, each answered by one command", 2, plane),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
 		packages: []string{"./test/rig/kubelets", "./test/kubelets"},
 	},
-	test("deployment", "the Deployment keeps Taintkeeper available", 1, plane),
-	test("cli", "commands that write, on a real API server", 3, plane),
 	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
 	test("web", "the pages of plans and simulations, and the board, in a browser", 3, plane, "needs"),
 	{
@@ -174,9 +170,9 @@ var changes = []change{
 	needs("internal/controller/coexist internal/controller/shadow", "histories coexist e2e stops try kubelets"),
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),
-	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
-	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans questions simulations viewer web"),
-	needs("charts config api/v1alpha1", "integration chart deployment try"),
+	needs("internal/cluster cmd/taintkeeper", "histories integration e2e restore chaos"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web"),
+	needs("charts config api/v1alpha1", "integration e2e chart try"),
 	needs("test/rig", "rig integration e2e defects chaos kubelets"),
 }
 
