@@ -28,7 +28,7 @@ const (
 // TestEvictions plays Taintkeeper instead of the built-in taint-eviction-controller.
 func TestEvictions(t *testing.T) {
 	play(t, cast{without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1},
-		slices.Concat(scenarios.All, evictions, policies)...)
+		slices.Concat(scenarios.All, evictions, callByCall, policies)...)
 }
 
 var evictions = []Scenario{
@@ -102,7 +102,7 @@ var evictions = []Scenario{
 
 // TestShadow plays shadow mode next to the built-in, before anything keeps that from evicting.
 func TestShadow(t *testing.T) {
-	play(t, cast{replicas: 1, args: []string{"--shadow"}}, shadows...)
+	play(t, cast{replicas: 1, args: []string{"--shadow"}}, append(slices.Clone(shadows), metricsOfShadow)...)
 }
 
 var shadows = []Scenario{

@@ -37,6 +37,8 @@ type cast struct {
 	coexist bool
 	// args are Taintkeeper's.
 	args []string
+	// faulty lets the calls of the leader pass the proxy even if it has a standby, whose calls do not.
+	faulty bool
 	// recovers is for how much longer than client-go it may take after an outage.
 	recovers time.Duration
 }
@@ -46,8 +48,10 @@ type stage struct {
 	*Real
 	cast
 
-	watches *proxy.Gate  // of nodes
-	through *rest.Config // to the API server, behind the gate
+	faults     *proxy.Faults
+	watches    *proxy.Gate // of nodes
+	podWatches *proxy.Gate
+	through    *rest.Config // to the API server, behind these
 
 	recovering atomic.Bool // from an outage
 
@@ -102,13 +106,16 @@ func playStory(t *testing.T, on *stage, namespace string, s Scenario) {
 
 func newStage(t *testing.T, with cast) *stage {
 	t.Helper()
-	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]prediction{}}
+	s := &stage{
+		Real: onStage, cast: with, plans: map[string]prediction{},
+		faults: &proxy.Faults{}, watches: &proxy.Gate{}, podWatches: &proxy.Gate{},
+	}
 	await.Must(t, cluster.RestartControllerManager(t.Context(), s.manager()))
 	access, err := cluster.TaintkeeperAccess()
 	await.Must(t, err)
-	faults := &proxy.Faults{}
-	faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
-	gate, err := proxy.Serve(proxy.Config{Access: access, Over: faults.Over})
+	s.faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
+	s.faults.Add(proxy.WatchesOfPods, s.podWatches.Answer)
+	gate, err := proxy.Serve(proxy.Config{Access: access, Over: s.faults.Over})
 	await.Must(t, err)
 	t.Cleanup(func() { _ = gate.Close() }) // nothing calls it any longer
 	s.through = gate.Access()
@@ -140,9 +147,10 @@ func (s *stage) startReplica(ctx context.Context, i int) error {
 	config := localcluster.TaintkeeperConfig{
 		Binary: keeper, Name: fmt.Sprintf("taintkeeper-%d", i+1), Coexist: s.coexist, Args: s.args,
 	}
-	if s.cast.replicas == 1 {
+	if s.cast.replicas == 1 || s.faulty && i == 0 {
 		config.Access = s.through
-	} else {
+	}
+	if s.cast.replicas > 1 {
 		config.Args = append([]string{"--leader-elect=true"}, s.args...)
 	}
 	replica, err := cluster.StartTaintkeeper(context.WithoutCancel(ctx), config)

@@ -90,10 +90,9 @@ var proofs = []proof{
 		name: "histories", says: "every random history and every sweep, in virtual time", minutes: 14,
 		seed: "fixed", commands: []command{histories}, withArgs: histories, beside: computes,
 	},
-	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
 	test("policies", "EvictionPolicies on a real control plane", 4, plane),
 	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
-	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
+	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 20, plane, "bin/promtool"),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
@@ -164,16 +163,16 @@ type change struct{ folders, proofs []string }
 
 // changes is the table of CONTRIBUTING.md. A folder of test/ also needs the proof of its name.
 var changes = []change{
-	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos kubelets"),
+	needs("internal/controller/eviction internal/controller/backlog", "histories e2e parity defects chaos kubelets"),
 	needs("taints verdict", "histories parity defects plans mutation"),
 	needs("internal/controller/policies internal/policy", "histories policies plans simulations kubelets"),
 	needs("internal/controller/coexist internal/controller/shadow", "histories coexist e2e stops try kubelets"),
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
-	needs("internal/controller/rules", "histories integration coexist"),
-	needs("internal/cluster cmd/taintkeeper", "histories integration e2e restore chaos"),
+	needs("internal/controller/rules", "histories e2e coexist"),
+	needs("internal/cluster cmd/taintkeeper", "histories e2e restore chaos"),
 	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web"),
-	needs("charts config api/v1alpha1", "integration e2e chart try"),
-	needs("test/rig", "rig integration e2e defects chaos kubelets"),
+	needs("charts config api/v1alpha1", "e2e chart try"),
+	needs("test/rig", "rig e2e defects chaos kubelets"),
 }
 
 func needs(folders, proofs string) change {

@@ -121,12 +121,12 @@ func TestTheProofsOfAChange(t *testing.T) {
 		"internal/controller/coexist":         {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
 		"./internal/controller/coexist/":      {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
 		"internal/controller/coexist/hold.go": {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
-		"test/rig/localcluster":               {"rig", "integration", "e2e", "kubelets", "defects", "chaos"},
+		"test/rig/localcluster":               {"rig", "e2e", "kubelets", "defects", "chaos"},
 		"test/stops":                          {"stops"},
 		"docs":                                nil,
 		"internal/controller/coexistence":     nil,
 		"test/parity/conformance/main.go":     {"parity"},
-		"internal/controller":                 {"histories", "integration", "policies", "coexist", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
+		"internal/controller":                 {"histories", "policies", "coexist", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
 	} {
 		if got := forFolder(folder); !slices.Equal(got, want) {
 			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
