@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -20,7 +21,9 @@ import (
 )
 
 // TestNextToTheBuiltIn plays two replicas of Taintkeeper next to a kube-controller-manager whose flags nobody changed.
-func TestNextToTheBuiltIn(t *testing.T) { play(t, besideBuiltIn, nextToTheBuiltIn...) }
+func TestNextToTheBuiltIn(t *testing.T) {
+	play(t, besideBuiltIn, slices.Concat(nextToTheBuiltIn, policiesOfTheNextLeader)...)
+}
 
 var besideBuiltIn = cast{replicas: 2, coexist: true}
 
@@ -45,7 +48,7 @@ var nextToTheBuiltIn = []Scenario{
 	{
 		Name:     "the leader is killed in mid-countdown, and its standby keeps the deadlines",
 		Given:    []Step{Node("tainted"), countdowns("tainted", 30)},
-		When:     []Step{Taint("tainted", "gone"), After(3 * time.Second), killLeader},
+		When:     []Step{Taint("tainted", "gone"), After(3 * time.Second), killLeader()},
 		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn, leaderSaysWhatItRuns},
 		Alone:    true,
 	},
@@ -86,23 +89,26 @@ func leaderSaysWhatItRuns(ctx context.Context, p *Play) (Finding, error) {
 	return Finding{Right: true}, nil
 }
 
-// killLeader kills the replica that leads, waits until the standby does, and brings another standby at the end.
-func killLeader(ctx context.Context, p *Play) error {
-	s := stageOf(p)
-	before, err := holder(ctx, p)
-	if err := errors.Join(err, s.kill(1)); err != nil {
+// killLeader kills the replica that leads, waits until the standby does, and brings another standby at the end. Steps
+// are taken while none leads.
+func killLeader(meanwhile ...Step) Step {
+	return func(ctx context.Context, p *Play) error {
+		s := stageOf(p)
+		before, err := holder(ctx, p)
+		if err := errors.Join(err, s.kill(1), Steps(meanwhile...)(ctx, p)); err != nil {
+			return err
+		}
+		p.Finally(func(ctx context.Context) error { return s.startReplica(ctx) })
+		err = await.Poll(ctx, func(ctx context.Context) error {
+			now, err := holder(ctx, p)
+			if err == nil && (now == before || now == "") {
+				err = fmt.Errorf("%q leads", now)
+			}
+			return err
+		})
+		p.Excuse(time.Now())
 		return err
 	}
-	p.Finally(func(ctx context.Context) error { return s.startReplica(ctx, 0) })
-	err = await.Poll(ctx, func(ctx context.Context) error {
-		now, err := holder(ctx, p)
-		if err == nil && (now == before || now == "") {
-			err = fmt.Errorf("%q leads", now)
-		}
-		return err
-	})
-	p.Excuse(time.Now())
-	return err
 }
 
 // stopKeeper and killKeeper end all replicas until startKeeper or the end of the story.

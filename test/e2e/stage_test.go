@@ -128,18 +128,16 @@ func (c cast) manager() localcluster.ControllerManagerConfig {
 }
 
 func (s *stage) start(ctx context.Context) error {
-	for i := range s.cast.replicas {
-		if err := s.startReplica(ctx, i); err != nil {
+	for range s.cast.replicas {
+		if err := s.startReplica(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stage) startReplica(ctx context.Context, i int) error {
-	config := localcluster.TaintkeeperConfig{
-		Binary: keeper, Name: fmt.Sprintf("taintkeeper-%d", i+1), Coexist: s.coexist, Args: s.args,
-	}
+func (s *stage) startReplica(ctx context.Context) error {
+	config := localcluster.TaintkeeperConfig{Binary: keeper, Name: s.freeName(), Coexist: s.coexist, Args: s.args}
 	if s.cast.replicas == 1 {
 		config.Access = s.through
 	} else {
@@ -153,6 +151,18 @@ func (s *stage) startReplica(ctx context.Context, i int) error {
 	defer s.mu.Unlock()
 	s.replicas = append(s.replicas, replica)
 	return nil
+}
+
+// freeName returns a name that no replica has.
+func (s *stage) freeName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; ; i++ {
+		name := fmt.Sprintf("taintkeeper-%d", i)
+		if !slices.ContainsFunc(s.replicas, func(r *localcluster.Taintkeeper) bool { return string(r.Component()) == name }) {
+			return name
+		}
+	}
 }
 
 // stop ends all replicas as Kubernetes would, first the standby.

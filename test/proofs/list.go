@@ -91,7 +91,6 @@ var proofs = []proof{
 		seed: "fixed", commands: []command{histories}, withArgs: histories, beside: computes,
 	},
 	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
-	test("policies", "EvictionPolicies on a real control plane", 4, plane),
 	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
 	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
 	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
@@ -166,7 +165,7 @@ type change struct{ folders, proofs []string }
 var changes = []change{
 	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos kubelets"),
 	needs("taints verdict", "histories parity defects plans mutation"),
-	needs("internal/controller/policies internal/policy", "histories policies plans simulations kubelets"),
+	needs("internal/controller/policies internal/policy", "histories e2e plans simulations kubelets"),
 	needs("internal/controller/coexist internal/controller/shadow", "histories coexist e2e stops try kubelets"),
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration coexist"),

@@ -126,7 +126,7 @@ func TestTheProofsOfAChange(t *testing.T) {
 		"docs":                                nil,
 		"internal/controller/coexistence":     nil,
 		"test/parity/conformance/main.go":     {"parity"},
-		"internal/controller":                 {"histories", "integration", "policies", "coexist", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
+		"internal/controller":                 {"histories", "integration", "coexist", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
 	} {
 		if got := forFolder(folder); !slices.Equal(got, want) {
 			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
