@@ -124,7 +124,7 @@ func TestARunIsRecordedInTheRealDocument(t *testing.T) {
 		t.Errorf("%v:\n%s", err, recorded)
 	}
 	m.results[1].failed = []string{"TestA"}
-	if err := m.failures(); err == nil || err.Error() != "test/coexist on Kubernetes v1.99.0: 0 of 1, **not** TestA" {
+	if err := m.failures(); err == nil || err.Error() != "test/e2e on Kubernetes v1.99.0: 0 of 1, **not** TestA" {
 		t.Errorf("failures: %v", err)
 	}
 }

@@ -31,6 +31,8 @@ type cast struct {
 	without string
 	// managerArgs are others of its arguments.
 	managerArgs []string
+	// asItself lets all its controllers be the same user.
+	asItself bool
 	// replicas is how many processes Taintkeeper is. The first one leads.
 	replicas int
 	// coexist lets them keep the built-in from evicting.
@@ -123,7 +125,7 @@ func (c cast) manager() localcluster.ControllerManagerConfig {
 	if c.without != "" {
 		config.Args = append(config.Args, "--controllers="+c.without)
 	}
-	config.Args = append(config.Args, c.managerArgs...)
+	config.Args, config.AsItself = append(config.Args, c.managerArgs...), c.asItself
 	return config
 }
 

@@ -142,6 +142,7 @@ func outageDuring(begin, between, end Step) Step {
 }
 
 func stopAPIServer(ctx context.Context, _ *Play) error  { return cluster.StopAPIServer(ctx) }
+func killAPIServer(ctx context.Context, _ *Play) error  { return cluster.KillAPIServer(ctx) }
 func startAPIServer(ctx context.Context, _ *Play) error { return cluster.StartAPIServer(ctx) }
 
 // freeze stops processes, and thaw lets them go on. The clock runs on, and all connections stay open, as if a container
@@ -197,21 +198,6 @@ func reportedNever(pod string) Check {
 			return nil
 		})
 		return Finding{Seen: fmt.Sprintf("pod %s was never deleted: %v", pod, err), Right: err == nil}, nil
-	}
-}
-
-// givesUp waits until the built-in has tried to delete a pod as often as it does.
-func givesUp(pod string) Step {
-	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
-	return func(ctx context.Context, p *Play) error {
-		return await.Poll(ctx, func(context.Context) error {
-			refused, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Refused,
-				auditlog.Deletes, auditlog.Named(pod))
-			if err == nil && len(refused) < tries {
-				err = fmt.Errorf("it was refused %d times", len(refused))
-			}
-			return err
-		})
 	}
 }
 
