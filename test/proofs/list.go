@@ -91,8 +91,7 @@ var proofs = []proof{
 		seed: "fixed", commands: []command{histories}, withArgs: histories, beside: computes,
 	},
 	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
-	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
-	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
+	test("e2e", "a story for each promise, also the long ones: outages, other leaders, what the built-in does, users", 25, plane, "bin/etcdutl"),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
@@ -152,7 +151,7 @@ var proofs = []proof{
 	},
 	{
 		name: "compatibility", says: "the suites on another version of Kubernetes (KUBE=1.35)", minutes: 40, onDemand: true,
-		needs:    []string{plane, "build", "bin/promtool", "bin/helm", "bin/helm3", "bin/compatibility"},
+		needs:    []string{plane, "build", "bin/promtool", "bin/etcdutl", "bin/helm", "bin/helm3", "bin/compatibility"},
 		commands: []command{in("", "bin/compatibility")}, withArgs: in("", "bin/compatibility"),
 	},
 }
@@ -168,7 +167,7 @@ var changes = []change{
 	needs("internal/controller/coexist internal/controller/shadow", "histories e2e stops try kubelets"),
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
 	needs("internal/controller/rules", "histories integration e2e"),
-	needs("internal/cluster cmd/taintkeeper", "histories integration e2e restore chaos"),
+	needs("internal/cluster cmd/taintkeeper", "histories integration e2e chaos"),
 	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web"),
 	needs("charts config api/v1alpha1", "integration e2e chart try"),
 	needs("test/rig", "rig integration e2e defects chaos kubelets"),
