@@ -51,7 +51,7 @@ var callByCall = []Scenario{
 			Alone("witness"), Taint("witness", "gone"), Gone("witness"), // which came last: all pods have been seen
 		},
 		When: []Step{
-			whilePodsAreNotSeen(Tolerate("patient", scenarios.LongTime), replaceAll, Taint("tainted", "gone"), allRefused, After(2*time.Second)),
+			whilePodsAreNotSeen(Tolerate("patient", scenarios.LongTime), replaceAllAfter(Taint("tainted", "gone")), allRefused, After(2*time.Second)),
 		},
 		Promised: []Check{refusedOnce, isMarked("patient"), isNotDeleted("patient"), Stays("patient")},
 		Watched:  3 * time.Second,
@@ -61,7 +61,7 @@ var callByCall = []Scenario{
 	{
 		Name:     "an untaint in the middle of a storm stops it",
 		Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
-		When:     []Step{meetCalls(proxy.PodDeletes, proxy.Delay(100*time.Millisecond)), Taint("tainted", "gone"), someLeft(10), Untaint("tainted", "gone")},
+		When:     []Step{meetCalls(proxy.PodDeletes, proxy.Delay(100*time.Millisecond)), Taint("tainted", "gone"), awaitLeft(10), Untaint("tainted", "gone")},
 		Promised: []Check{NoneAfterUntaint("tainted"), someStay},
 		Alone:    true, // in a storm, events of other stories are left out
 		Long:     true,
@@ -103,8 +103,8 @@ func meetCalls(calls func(namespace string) proxy.Calls, answer proxy.Answer) St
 	}
 }
 
-// changesOf are the calls of Taintkeeper's that change a pod or its status.
-func changesOf(p *Play, pod *corev1.Pod, wanted ...auditlog.Filter) ([]auditlog.Event, error) {
+// callsAbout are the calls of Taintkeeper's that change a pod or its status.
+func callsAbout(p *Play, pod *corev1.Pod, wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	return p.Calls(append(wanted, auditlog.Of(pod.UID), func(c auditlog.Event) bool {
 		return auditlog.Deletes(c) || auditlog.StatusPatches(c)
 	})...)
@@ -113,9 +113,9 @@ func changesOf(p *Play, pod *corev1.Pod, wanted ...auditlog.Filter) ([]auditlog.
 // takesTwoCalls wants an eviction to be a patch and a delete.
 func takesTwoCalls(name string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
-		calls, err := changesOf(p, p.Named(name).Pod, auditlog.Accepted)
+		calls, err := callsAbout(p, p.Named(name).Pod, auditlog.Accepted)
 		right := len(calls) == 2 && auditlog.StatusPatches(calls[0]) && auditlog.Deletes(calls[1])
-		refused, failed := changesOf(p, p.Named(name).Pod, auditlog.Refused)
+		refused, failed := callsAbout(p, p.Named(name).Pod, auditlog.Refused)
 		return finding(right && len(refused) == 0, "its calls are %v, refused %v", calls, refused), errors.Join(err, failed)
 	}
 }
@@ -230,11 +230,12 @@ func isStamped(node string, intrusions int) Check {
 		same := func(a, b corev1.Taint) bool {
 			return a.Key == b.Key && a.Value == b.Value && a.Effect == b.Effect && a.TimeAdded.Equal(b.TimeAdded)
 		}
-		all, bare := is.Spec.Taints, len(ofOthers)
-		right := len(all) == bare+1+intrusions && slices.EqualFunc(all[:bare], ofOthers, same) && all[bare].Key == "bare"
+		was, all := p.History(node)[0], is.Spec.Taints
+		bare := len(was.Taints) - 1
+		right := len(all) == bare+1+intrusions && slices.EqualFunc(all[:bare], was.Taints[:bare], same) && all[bare].Key == "bare"
 		if right { // what is written is the latest time that the API server's clock could show, to the second
 			at := all[bare].TimeAdded.Time
-			right = !at.Before(p.History(node)[0].At.From.Truncate(time.Second)) && !at.After(time.Now().Add(time.Second))
+			right = !at.Before(was.At.From.Truncate(time.Second)) && !at.After(time.Now().Add(time.Second))
 		}
 		return finding(right, "the taints are %v", all), nil
 	}
@@ -279,32 +280,43 @@ func toReplace(node string, all []replacement) Step {
 	return Steps(steps...)
 }
 
-// replaceAll replaces each pod when the call about it arrives, which other calls wait for.
-func replaceAll(ctx context.Context, p *Play) error {
-	var mu sync.Mutex
-	for _, r := range replacements {
-		happens := Delete(r.pod)
-		if r.onto != "" {
-			happens = Steps(happens, On(r.onto, r.pod))
-		}
-		replaced, concerned := false, r.before(p.Namespace)
-		about := func(request *http.Request) bool {
-			return concerned(request) && slices.Contains(strings.Split(request.URL.Path, "/"), r.pod)
-		}
-		remove := stageOf(p).faults.Add(about, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-			mu.Lock()
-			defer mu.Unlock()
-			if !replaced {
-				replaced = true
-				if err := happens(ctx, p); err != nil {
-					return nil, err
-				}
+// replaceAllAfter takes a step, and replaces each pod when the call about it arrives. Other such calls wait for that.
+func replaceAllAfter(begin Step) Step {
+	return func(ctx context.Context, p *Play) error {
+		var mu sync.Mutex
+		happened := make(chan error, len(replacements))
+		for _, r := range replacements {
+			happens, replaced, concerned := Delete(r.pod), false, r.before(p.Namespace)
+			if r.onto != "" {
+				happens = Steps(happens, On(r.onto, r.pod))
 			}
-			return next.RoundTrip(request)
-		})
-		p.Finally(func(context.Context) error { remove(); return nil })
+			about := func(request *http.Request) bool {
+				return concerned(request) && slices.Contains(strings.Split(request.URL.Path, "/"), r.pod)
+			}
+			remove := stageOf(p).faults.Add(about, func(request *http.Request, next http.RoundTripper) (*http.Response, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if !replaced {
+					replaced = true
+					happened <- happens(ctx, p)
+				}
+				return next.RoundTrip(request)
+			})
+			p.Finally(func(context.Context) error { remove(); return nil })
+		}
+		err := begin(ctx, p)
+		ctx, cancel := context.WithTimeout(ctx, await.Limit)
+		defer cancel()
+		for range replacements {
+			select {
+			case failed := <-happened:
+				err = errors.Join(err, failed)
+			case <-ctx.Done():
+				return errors.Join(err, ctx.Err())
+			}
+		}
+		return err
 	}
-	return nil
 }
 
 // firstNamed returns the pod that had a name first.
@@ -317,7 +329,7 @@ func firstNamed(p *Play, name string) *corev1.Pod {
 func allRefused(ctx context.Context, p *Play) error {
 	return await.Poll(ctx, func(context.Context) error {
 		refused, err := p.Calls(auditlog.In(p.Namespace), auditlog.Refused)
-		patient, failed := changesOf(p, p.Named("patient").Pod)
+		patient, failed := p.Calls(auditlog.In(p.Namespace), auditlog.Named("patient"), auditlog.StatusPatches)
 		if err := errors.Join(err, failed); err != nil {
 			return err
 		}
@@ -333,7 +345,7 @@ func allRefused(ctx context.Context, p *Play) error {
 func refusedOnce(ctx context.Context, p *Play) (Finding, error) {
 	all := Finding{Right: true}
 	for _, r := range replacements {
-		calls, err := changesOf(p, firstNamed(p, r.pod))
+		calls, err := callsAbout(p, firstNamed(p, r.pod))
 		if err != nil {
 			return all, err
 		}
@@ -364,7 +376,7 @@ func whilePodsAreNotSeen(steps ...Step) Step {
 
 func isMarked(name string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
-		marks, err := changesOf(p, p.Named(name).Pod, auditlog.StatusPatches, auditlog.Accepted)
+		marks, err := callsAbout(p, p.Named(name).Pod, auditlog.StatusPatches, auditlog.Accepted)
 		return finding(len(marks) > 0, "%s was marked by %v", name, marks), err
 	}
 }
@@ -372,12 +384,12 @@ func isMarked(name string) Check {
 // isNotDeleted wants no delete of a pod to have been tried.
 func isNotDeleted(name string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
-		deletes, err := changesOf(p, p.Named(name).Pod, auditlog.Deletes)
+		deletes, err := callsAbout(p, p.Named(name).Pod, auditlog.Deletes)
 		return finding(len(deletes) == 0, "deletes of %s: %v", name, deletes), err
 	}
 }
 
-func someLeft(count int) Step {
+func awaitLeft(count int) Step {
 	return func(ctx context.Context, p *Play) error {
 		_, _, missing := awaitDeletes(ctx, p, count)
 		if missing != "" {

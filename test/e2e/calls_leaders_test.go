@@ -143,7 +143,10 @@ func (c *inCall) awaitHeld(ctx context.Context, _ *Play) error {
 func (c *inCall) goesOn(ctx context.Context, p *Play) error {
 	s := stageOf(p)
 	old := s.replicas[0]
-	p.Finally(func(ctx context.Context) error { return s.Restart(ctx) })
+	p.Finally(func(ctx context.Context) error {
+		s.watches.Release() // before the next ones list
+		return s.Restart(ctx)
+	})
 	now, err := holder(ctx, p)
 	c.release()
 	if err := errors.Join(err, cluster.Thaw(leading)); err != nil {

@@ -110,9 +110,6 @@ func startProgram(t *testing.T, name string, args ...string) *localcluster.Taint
 }
 
 func TestMetricsThatLeaveTheLoopbackInterfaceAreForThoseWhoMayReadThem(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
 	s, err := scene.New(t.Context(), onStage.Client(), "readers")
 	await.Must(t, err)
 	cert, key, err := certutil.GenerateSelfSignedCertKey("localhost", nil, nil)

@@ -37,9 +37,6 @@ import (
 // TestRulesOnARealAPIServer is about what only the API server decides: what happens to rules that an older definition
 // of the resource accepted, which columns are shown, and that a kubelet cannot say whose a taint is.
 func TestRulesOnARealAPIServer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it takes long")
-	}
 	addOldRules(t)
 	startProgram(t, "rules", "--controllers=node-taint-rule")
 	t.Run("what got in before is told what is wrong with it, and can be deleted", testOldRules)

@@ -14,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -333,11 +332,6 @@ func inZone(zone string) func(*Play, *corev1.PodSpec) {
 // silence lets a simulated kubelet fall silent: a pod on its node that is deleted keeps terminating.
 func silence(node string) Step {
 	return func(ctx context.Context, p *Play) error { return cluster.SilenceNodes(ctx, p.NodeName(node)) }
-}
-
-// clockRenewed waits until the leader has set the eviction clock.
-func clockRenewed(ctx context.Context, p *Play) error {
-	return awaitClock(ctx, p, time.Now().Add(-clockValid/2))
 }
 
 // TestAtATerminal runs a script of what needs a terminal, and of what kubectl calls for completion.

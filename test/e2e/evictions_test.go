@@ -116,7 +116,7 @@ var shadows = []Scenario{
 	{
 		Name:     "an eviction that a webhook refused for a moment is never carried out, and the report says so",
 		Given:    []Step{Alone("forgotten")},
-		When:     []Step{WhileRefused(Taint("forgotten", "gone"), givesUp("forgotten")), After(shadow.MissedAfter)},
+		When:     []Step{WhileRefused(Taint("forgotten", "gone"), refused("forgotten", builtInTries, theBuiltIns)), After(shadow.MissedAfter)},
 		Promised: []Check{reportedNever("forgotten")},
 		Alone:    true,
 		Long:     true,

@@ -31,7 +31,7 @@ var promises = map[string][]string{
 	"Simulations": {"a simulation of an outage comes true"},
 	"Eviction policies": {
 		"a policy holds pods until it is deleted", "a policy asks a PodDisruptionBudget", "a policy sets a pace",
-		"a breaker stops evictions when too many pods are due", "a pause stops evictions until it is over",
+		"a breaker stops evictions when too many pods are due, until they are not", "a pause stops evictions until it is over",
 	},
 	"Rules":       {"a rule turns a condition into a taint, and back"},
 	"Node health": {"a silent node is tainted in one write, and its return takes both taints in one"},
@@ -73,7 +73,8 @@ func TestEveryPromiseHasAStory(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, s := range slices.Concat(scenarios.All, evictions, policies, scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
+	for _, s := range slices.Concat(scenarios.All, evictions, policies, policiesOfTheNextLeader,
+		scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
 		names = append(names, s.Name)
 	}
 	for promise, stories := range promises {

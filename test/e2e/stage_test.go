@@ -31,6 +31,8 @@ type cast struct {
 	without string
 	// managerArgs are others of its arguments.
 	managerArgs []string
+	// asItself lets all its controllers be the same user.
+	asItself bool
 	// replicas is how many processes Taintkeeper is. The first one leads.
 	replicas int
 	// coexist lets them keep the built-in from evicting.
@@ -130,24 +132,22 @@ func (c cast) manager() localcluster.ControllerManagerConfig {
 	if c.without != "" {
 		config.Args = append(config.Args, "--controllers="+c.without)
 	}
-	config.Args = append(config.Args, c.managerArgs...)
+	config.Args, config.AsItself = append(config.Args, c.managerArgs...), c.asItself
 	return config
 }
 
 func (s *stage) start(ctx context.Context) error {
-	for i := range s.cast.replicas {
-		if err := s.startReplica(ctx, i); err != nil {
+	for range s.cast.replicas {
+		if err := s.startReplica(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stage) startReplica(ctx context.Context, i int) error {
-	config := localcluster.TaintkeeperConfig{
-		Binary: keeper, Name: fmt.Sprintf("taintkeeper-%d", i+1), Coexist: s.coexist, Args: s.args,
-	}
-	if s.cast.replicas == 1 || s.faulty && i == 0 {
+func (s *stage) startReplica(ctx context.Context) error {
+	config := localcluster.TaintkeeperConfig{Binary: keeper, Name: s.freeName(), Coexist: s.coexist, Args: s.args}
+	if s.cast.replicas == 1 || s.faulty && len(s.replicas) == 0 {
 		config.Access = s.through
 	}
 	if s.cast.replicas > 1 {
@@ -161,6 +161,18 @@ func (s *stage) startReplica(ctx context.Context, i int) error {
 	defer s.mu.Unlock()
 	s.replicas = append(s.replicas, replica)
 	return nil
+}
+
+// freeName returns a name that no replica has.
+func (s *stage) freeName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; ; i++ {
+		name := fmt.Sprintf("taintkeeper-%d", i)
+		if !slices.ContainsFunc(s.replicas, func(r *localcluster.Taintkeeper) bool { return string(r.Component()) == name }) {
+			return name
+		}
+	}
 }
 
 // stop ends all replicas as Kubernetes would, first the standby.

@@ -93,33 +93,18 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 	}, nil
 }
 
-// leftBy wants exactly this many pods to have left, by calls of a kind, and no other call to have been accepted.
+// leftBy wants exactly this many pods to have left, by calls of a kind, and no other call to have been accepted. A
+// conflict would have cost a budget something.
 func leftBy(count int, verbAndResource string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
-		calls, err := p.Calls(auditlog.In(p.Namespace), auditlog.Accepted, func(c auditlog.Event) bool {
-			return auditlog.Deletes(c) || c.Resource == "pods/eviction"
+		calls, err := p.Calls(auditlog.In(p.Namespace), leaves, func(c auditlog.Event) bool {
+			return c.Accepted() || c.Code == http.StatusConflict
 		})
 		right := len(calls) == count
 		for _, c := range calls {
-			right = right && c.Verb+" "+c.Resource == verbAndResource
+			right = right && c.Accepted() && c.Verb+" "+c.Resource == verbAndResource
 		}
 		return Finding{Seen: fmt.Sprintf("pods left by %v", calls), Right: right}, err
-	}
-}
-
-// apart wants this many pods to leave, each a while after the one before. Their order is of no importance.
-func apart(count int, window time.Duration) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		_, left, missing := awaitDeletes(ctx, p, count)
-		if missing != "" {
-			return Finding{Seen: missing}, nil
-		}
-		found := Finding{Right: true}
-		for i := range left[1:] {
-			gap := left[i+1].Received.Sub(left[i].Received)
-			found = found.And(Finding{Seen: "one after " + Seconds(gap), Right: gap >= window})
-		}
-		return found, nil
 	}
 }
 
@@ -157,6 +142,7 @@ func outageDuring(begin, between, end Step) Step {
 }
 
 func stopAPIServer(ctx context.Context, _ *Play) error  { return cluster.StopAPIServer(ctx) }
+func killAPIServer(ctx context.Context, _ *Play) error  { return cluster.KillAPIServer(ctx) }
 func startAPIServer(ctx context.Context, _ *Play) error { return cluster.StartAPIServer(ctx) }
 
 // freeze stops processes, and thaw lets them go on. The clock runs on, and all connections stay open, as if a container
@@ -212,21 +198,6 @@ func reportedNever(pod string) Check {
 			return nil
 		})
 		return Finding{Seen: fmt.Sprintf("pod %s was never deleted: %v", pod, err), Right: err == nil}, nil
-	}
-}
-
-// givesUp waits until the built-in has tried to delete a pod as often as it does.
-func givesUp(pod string) Step {
-	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
-	return func(ctx context.Context, p *Play) error {
-		return await.Poll(ctx, func(context.Context) error {
-			refused, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Refused,
-				auditlog.Deletes, auditlog.Named(pod))
-			if err == nil && len(refused) < tries {
-				err = fmt.Errorf("it was refused %d times", len(refused))
-			}
-			return err
-		})
 	}
 }
 
