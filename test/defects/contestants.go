@@ -123,7 +123,9 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 }
 
 func (c *ours) usual() localcluster.TaintkeeperConfig {
-	return localcluster.TaintkeeperConfig{Binary: c.options.ours, Coexist: c.options.coexist, Args: []string{comparisonOperators}}
+	return localcluster.TaintkeeperConfig{
+		Binary: c.options.ours, Coexist: c.options.coexist, Args: []string{comparisonOperators},
+	}
 }
 
 func (*ours) user() string { return localcluster.TaintkeeperUser }

@@ -30,9 +30,6 @@ func TestLeadersThatStandStill(t *testing.T) {
 	play(t, cast{without: onlyOurs, replicas: 2, faulty: true, args: quickElection}, standStill...)
 }
 
-// onlyOurs leaves what evicts and taints to Taintkeeper.
-const onlyOurs = "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller"
-
 // The first replica leads.
 const leading, standingBy = localcluster.Component("taintkeeper-1"), localcluster.Component("taintkeeper-2")
 

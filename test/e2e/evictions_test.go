@@ -27,7 +27,7 @@ const (
 
 // TestEvictions plays Taintkeeper instead of the built-in taint-eviction-controller.
 func TestEvictions(t *testing.T) {
-	play(t, cast{without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1},
+	play(t, cast{without: onlyOurs, replicas: 1},
 		slices.Concat(scenarios.All, evictions, callByCall, policies)...)
 }
 

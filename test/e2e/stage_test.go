@@ -45,6 +45,9 @@ type cast struct {
 	recovers time.Duration
 }
 
+// onlyOurs, as what kube-controller-manager leaves out, leaves what evicts and taints to Taintkeeper.
+const onlyOurs = "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller"
+
 // stage is where a cast plays.
 type stage struct {
 	*Real
