@@ -305,14 +305,14 @@ func replaceAllAfter(begin Step) Step {
 			p.Finally(func(context.Context) error { remove(); return nil })
 		}
 		err := begin(ctx, p)
-		ctx, cancel := context.WithTimeout(ctx, await.Limit)
+		atMost, cancel := context.WithTimeout(ctx, await.Limit)
 		defer cancel()
 		for range replacements {
 			select {
 			case failed := <-happened:
 				err = errors.Join(err, failed)
-			case <-ctx.Done():
-				return errors.Join(err, ctx.Err())
+			case <-atMost.Done():
+				return errors.Join(err, atMost.Err())
 			}
 		}
 		return err

@@ -15,8 +15,6 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -221,12 +219,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 // metricsAreRight wants at least one pod to be pending, and every duration of an eviction to be plausible in seconds.
 // Other stories are played meanwhile.
 func metricsAreRight(ctx context.Context, p *Play) (Finding, error) {
-	text, err := get(ctx, stageOf(p).replicas[0].MetricsURL())
-	if err != nil {
-		return Finding{}, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	metrics, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	metrics, err := scraped(ctx, stageOf(p).replicas[0])
 	if err != nil {
 		return Finding{}, err
 	}
