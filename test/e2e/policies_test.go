@@ -416,20 +416,3 @@ func budget(app string, minAvailable int) Step {
 		})
 	}
 }
-
-// rule makes a rule that turns a condition of a node into a taint.
-func rule(node, kind, key string) Step {
-	return func(ctx context.Context, p *Play) error {
-		object := &v1alpha1.NodeTaintRule{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Namespace},
-			Spec: v1alpha1.NodeTaintRuleSpec{
-				Condition:    v1alpha1.NodeTaintRuleCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionTrue},
-				NodeSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelTopologyZone: v1alpha1.LabelValue(p.NodeName(node))}},
-				MaxTainted:   new(intstr.FromInt32(1)),
-				Taint:        v1alpha1.NodeTaintRuleTaint{Key: key, Effect: corev1.TaintEffectNoExecute},
-			},
-		}
-		p.Finally(func(ctx context.Context) error { return client.IgnoreNotFound(objects.Delete(ctx, object)) })
-		return objects.Create(ctx, object)
-	}
-}
