@@ -134,7 +134,8 @@ var nextToTheBuiltIn = []Scenario{
 		// Node health is left out, as it is on every managed control plane.
 		Name: "rules work next to the built-in node-lifecycle-controller",
 		Given: []Step{
-			Kubelet("n", "zone"), Cordon("n", true), AwaitTaint("n", corev1.TaintNodeUnschedulable), keeperWith("--controllers=*"), On("n", "pod"),
+			Kubelet("n", "zone"), Cordon("n", true), AwaitNoSchedule("n", corev1.TaintNodeUnschedulable, true),
+			keeperWith("--controllers=*"), On("n", "pod"),
 		},
 		When:     []Step{playExampleRules("n", "pod")},
 		Promised: []Check{ByContestant, healthLeftOut},
