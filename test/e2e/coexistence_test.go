@@ -88,7 +88,7 @@ var nextToTheBuiltIn = []Scenario{
 		When: []Step{WhileRefused(
 			Taint("kept", "gone"), refused("kept", 1, ours), refused("kept", builtInTries, theBuiltIns), stopKeeper, marked("kept"), noClock,
 		)},
-		Promised: []Check{},
+		Promised: []Check{}, // the steps check it
 		Alone:    true,
 		Long:     true,
 	},
