@@ -4,13 +4,10 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -20,8 +17,6 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -89,11 +84,11 @@ var nextToTheBuiltIn = []Scenario{
 	{
 		// A pod that is younger than the storm, to the second, would be held: it could have the name of an older pod.
 		Name:  "a clean stop hands overdue pods back at once",
-		Given: []Step{Alone("kept"), After(5 * time.Second)},
+		Given: []Step{withoutBacklog, Alone("kept"), After(5 * time.Second)},
 		When: []Step{WhileRefused(
 			Taint("kept", "gone"), refused("kept", 1, ours), refused("kept", builtInTries, theBuiltIns), stopKeeper, marked("kept"), noClock,
 		)},
-		Promised: []Check{},
+		Promised: []Check{}, // the steps check it
 		Alone:    true,
 		Long:     true,
 	},
@@ -112,7 +107,7 @@ var nextToTheBuiltIn = []Scenario{
 		// For more than a minute, as a process that cannot keep its eviction clock ends then.
 		Name: "held pods stay next to the built-in and, once Taintkeeper has died, as ifDown says",
 		Given: []Step{
-			Alone("leaves", labeled("leaves")), Alone("stays", labeled("stays")),
+			withoutBacklog, Alone("leaves", labeled("leaves")), Alone("stays", labeled("stays")),
 			Follow(heldAs("stays", v1alpha1.IfDownHold)), followToo(heldAs("leaves", v1alpha1.IfDownEvict)), After(3 * time.Second),
 		},
 		When: []Step{
@@ -126,9 +121,9 @@ var nextToTheBuiltIn = []Scenario{
 	{
 		// The policy is in force from the first request that an API server takes after it has started.
 		Name:  "no restart of the API server lets the built-in evict while the clock is fresh",
-		Given: []Step{Node("tainted"), countdowns("tainted", 45)}, // one is due at every moment of the restarts
+		Given: []Step{Node("n"), countdowns("n", 45)}, // one is due at every moment of the restarts
 		When: []Step{
-			Taint("tainted", "gone"), restartAPIServer, clockRenewedAgain,
+			Taint("n", "gone"), restartAPIServer, clockRenewedAgain,
 			outageDuring(killAPIServer, After(2*time.Second), startAPIServer), clockRenewedAgain,
 		},
 		Promised: []Check{ByRule, notMarkedUnderAFreshClock},
@@ -139,7 +134,8 @@ var nextToTheBuiltIn = []Scenario{
 		// Node health is left out, as it is on every managed control plane.
 		Name: "rules work next to the built-in node-lifecycle-controller",
 		Given: []Step{
-			Kubelet("n", "zone"), Cordon("n", true), AwaitTaint("n", corev1.TaintNodeUnschedulable), keeperWith("--controllers=*"), On("n", "pod"),
+			Kubelet("n", "zone"), Cordon("n", true), AwaitNoSchedule("n", corev1.TaintNodeUnschedulable, true),
+			keeperWith("--controllers=*"), On("n", "pod"),
 		},
 		When:     []Step{playExampleRules("n", "pod")},
 		Promised: []Check{ByContestant, healthLeftOut},
@@ -268,7 +264,7 @@ const clockValid = 30 * time.Second
 func ours(c auditlog.Event) bool        { return c.User == localcluster.TaintkeeperUser }
 func theBuiltIns(c auditlog.Event) bool { return c.ByBuiltIn() }
 
-// evictionCalls are the marks and deletes of the pods of the scene, whoever sent them.
+// evictionCalls are the marks and deletes of the pods of the scene by all clients.
 func evictionCalls(p *Play, wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	return stageOf(p).CallsByAll(append(wanted, auditlog.In(p.Namespace), func(c auditlog.Event) bool {
 		return auditlog.StatusPatches(c) || auditlog.Deletes(c)
@@ -434,7 +430,12 @@ func setClock(at func() time.Time) Step {
 		return err
 	}
 	return func(ctx context.Context, p *Play) error {
-		p.Finally(func(ctx context.Context) error { return write(ctx, p, nil) })
+		p.Finally(func(ctx context.Context) error {
+			if len(stageOf(p).replicas) > 0 { // it is theirs again
+				return nil
+			}
+			return write(ctx, p, nil)
+		})
 		if at == nil {
 			return errors.Join(write(ctx, p, nil), cluster.WaitLetGo(ctx))
 		}
@@ -448,6 +449,10 @@ func setClock(at func() time.Time) Step {
 		return cluster.WaitLetGo(ctx)
 	}
 }
+
+// withoutBacklog lets Taintkeeper start as if there had been no storm before: for minutes after one, the built-in may not
+// mark younger pods.
+var withoutBacklog = Steps(stopKeeper, setClock(nil), startKeeper)
 
 // keeperWith runs Taintkeeper with more arguments until the end of the story.
 func keeperWith(args ...string) Step {
@@ -512,7 +517,7 @@ func markIsTakenBack(pod string) Check {
 	}
 }
 
-// The steps about policies, rules and our resources.
+// The steps about policies.
 
 func labeled(app string) func(*corev1.Pod) {
 	return func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
@@ -536,117 +541,6 @@ func followToo(spec v1alpha1.EvictionPolicySpec) Step {
 		p.Finally(func(ctx context.Context) error { return objects.Delete(ctx, object) })
 		return objects.Create(ctx, object)
 	}
-}
-
-// playExampleRules plays the rules of examples/node-problem-detector.yaml, without their waits, on a cordoned node.
-func playExampleRules(node, pod string) Step {
-	return func(ctx context.Context, p *Play) error {
-		examples, err := exampleRules()
-		if err != nil {
-			return err
-		}
-		var on, off []Step
-		taints := []string{"node.kubernetes.io/unschedulable:NoSchedule"}
-		for _, rule := range examples {
-			p.Finally(func(ctx context.Context) error { return forget(ctx, rule) })
-			if err := objects.Create(ctx, rule.DeepCopy(), client.DryRunAll); err != nil {
-				return err
-			}
-			rule.Spec.After, rule.Spec.ClearAfter = metav1.Duration{}, metav1.Duration{}
-			if rule.Spec.MaxTainted != nil {
-				rule.Spec.MaxTainted = new(intstr.FromInt32(1))
-			}
-			if err := objects.Create(ctx, rule); err != nil {
-				return err
-			}
-			kind := string(rule.Spec.Condition.Type)
-			on = append(on, condition(node, kind, corev1.ConditionTrue))
-			off = append(off, condition(node, kind, corev1.ConditionFalse))
-			taints = append(taints, rule.Spec.Taint.Key+":"+string(rule.Spec.Taint.Effect))
-		}
-		none := taints[:1]
-		withoutDeadlock := slices.DeleteFunc(slices.Clone(taints), func(taint string) bool { return strings.Contains(taint, "kernel-deadlock") })
-		err = Steps(
-			Steps(on...), hasTaints(node, taints), Gone(pod),
-			forgetCondition(node, "KernelDeadlock"), hasTaints(node, withoutDeadlock),
-			Steps(off...), hasTaints(node, none),
-			Steps(on...), hasTaints(node, taints),
-		)(ctx, p)
-		for _, rule := range examples {
-			err = errors.Join(err, objects.Delete(ctx, rule))
-		}
-		return errors.Join(err, hasTaints(node, none)(ctx, p))
-	}
-}
-
-func exampleRules() (all []*v1alpha1.NodeTaintRule, err error) {
-	text, err := os.ReadFile("../../examples/node-problem-detector.yaml")
-	if err != nil {
-		return nil, err
-	}
-	for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), len(text)); ; {
-		rule := &v1alpha1.NodeTaintRule{}
-		switch err := decoder.Decode(rule); {
-		case errors.Is(err, io.EOF):
-			return all, nil
-		case err != nil:
-			return nil, err
-		}
-		all = append(all, rule)
-	}
-}
-
-// forget removes a rule, even if Taintkeeper is gone.
-func forget(ctx context.Context, rule *v1alpha1.NodeTaintRule) error {
-	remove := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-	return errors.Join(
-		client.IgnoreNotFound(objects.Patch(ctx, rule.DeepCopy(), remove)), client.IgnoreNotFound(objects.Delete(ctx, rule)))
-}
-
-// forgetCondition takes a condition off a node, as node-problem-detector does not, but a user may.
-func forgetCondition(node, kind string) Step {
-	return func(ctx context.Context, p *Play) error {
-		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"$patch":"delete"}]}}`, kind)
-		_, err := p.Admin.CoreV1().Nodes().
-			Patch(ctx, p.NodeName(node), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		return err
-	}
-}
-
-// hasTaints waits until a node has exactly these taints.
-func hasTaints(node string, want []string) Step {
-	want = slices.Sorted(slices.Values(want))
-	return func(ctx context.Context, p *Play) error {
-		return await.Poll(ctx, func(ctx context.Context) error {
-			found, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(node), metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			var got []string
-			for _, taint := range found.Spec.Taints {
-				got = append(got, taint.ToString())
-			}
-			slices.Sort(got)
-			if !slices.Equal(got, want) {
-				return fmt.Errorf("node %s has the taints %q, want %q", node, got, want)
-			}
-			return nil
-		})
-	}
-}
-
-// healthLeftOut wants Taintkeeper to say that node health is off, and to have called nothing for it since the pod was
-// made.
-func healthLeftOut(_ context.Context, p *Play) (Finding, error) {
-	log, err := os.ReadFile(stageOf(p).replicas[0].LogPath())
-	if err != nil {
-		return Finding{}, err
-	}
-	calls, err := p.Calls(auditlog.Since(p.Began(p.Named("pod"))), func(c auditlog.Event) bool {
-		return c.Resource == "nodes/status" || c.Namespace == corev1.NamespaceNodeLease
-	})
-	right := strings.Contains(string(log), "Node-health is off") && len(calls) == 0
-	return Finding{Seen: fmt.Sprintf("node health calls %v", calls), Right: right}, err
 }
 
 // warned wants a dry run of a delete of a resource to be answered with a warning, or not.

@@ -57,7 +57,7 @@ var deployed = []Scenario{{
 		// The successor comes to a node that is new.
 		Simulated("two-c"), runOn("one-a", "two-c"),
 	},
-	Promised: []Check{},
+	Promised: []Check{}, // the steps check it
 }}
 
 const (

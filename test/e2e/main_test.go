@@ -5,9 +5,9 @@
 // with the programs that users run and the rights of config/rbac.yaml. make test runs it; make proofs runs everything
 // else that needs a control plane.
 //
-// The stories are grouped by who takes part: kube-controller-manager runs with or without its own
-// eviction and node health, and Taintkeeper as one process or as two replicas. Each story has a namespace and nodes for
-// itself. One in which a program is restarted, or which needs all nodes, is played alone; the others side by side.
+// The stories are grouped by who takes part (a cast): kube-controller-manager runs with or without its own eviction and
+// node health, and Taintkeeper as one process or as two replicas. Each story has a namespace and nodes for itself. One in
+// which a program is restarted, or which needs all nodes, is played alone; the others side by side.
 package e2e
 
 import (

@@ -247,16 +247,19 @@ func kubectlTaint(node, taint string, flags ...string) Step {
 		}
 		took.To = found.Spec.Taints[len(found.Spec.Taints)-1].TimeAdded.Add(time.Second)
 		p.Tainted(node, took, found.Spec.Taints)
-		return requireAllGone(ctx, p)
+		return goneWithin(time.Second)(ctx, p)
 	}
 }
 
-func requireAllGone(ctx context.Context, p *Play) error {
-	left, err := p.Seen().Await(ctx, time.Now().Add(time.Second), p.Everyone()...)
-	if err == nil && left > 0 {
-		err = fmt.Errorf("the command returned while %d pods had not left", left)
+// goneWithin wants all pods to have left soon.
+func goneWithin(limit time.Duration) Step {
+	return func(ctx context.Context, p *Play) error {
+		left, err := p.Seen().Await(ctx, time.Now().Add(limit), p.Everyone()...)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d of %d pods have not left", left, len(p.Everyone()))
+		}
+		return err
 	}
-	return err
 }
 
 // isPending wants the plugin to list a pod as pending.

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -78,7 +77,7 @@ var policies = []Scenario{
 		},
 		When: []Step{
 			Taint("node", "gone"), heldByBudget(50), After(30 * time.Second), Then(askedAtMost(3), allStay),
-			leavesAfter(anyPod, 0, allowAll("web")), allGone, After(time.Second),
+			leavesAfter(anyPod, 0, allowAll("web")), goneWithin(time.Minute), After(time.Second),
 		},
 		Promised: []Check{leftBy(50, "create pods/eviction")},
 	},
@@ -300,15 +299,6 @@ func someLeft(ctx context.Context, p *Play) error {
 	})
 }
 
-// allGone waits until all pods have left.
-func allGone(ctx context.Context, p *Play) error {
-	left, err := p.Seen().Await(ctx, time.Now().Add(await.Limit), p.Everyone()...)
-	if err == nil && left > 0 {
-		err = fmt.Errorf("%d of %d pods have not left", left, len(p.Everyone()))
-	}
-	return err
-}
-
 // paced wants all pods to leave, and of each scope, which are the names of nodes, no more than so many in any window.
 func paced(count int, window time.Duration, scopes ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
@@ -376,20 +366,9 @@ func tripped(is bool) Step {
 
 // ready makes pods of an app that are ready, on a node that kwok simulates.
 func ready(node, app string, count int) Step {
-	labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": app} }
-	return Steps(Crowd(node, count, labeled), func(ctx context.Context, p *Play) error {
-		return await.Poll(ctx, func(ctx context.Context) error {
-			found, err := p.Admin.CoreV1().Pods(p.Namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=" + app})
-			if err != nil {
-				return err
-			}
-			for i := range found.Items {
-				if !scene.IsReady(&found.Items[i]) {
-					return fmt.Errorf("pod %s is not ready", found.Items[i].Name)
-				}
-			}
-			return nil
-		})
+	return Steps(Crowd(node, count, labeled(app)), func(ctx context.Context, p *Play) error {
+		_, err := awaitReady(ctx, p, app, count)
+		return err
 	})
 }
 
@@ -414,22 +393,5 @@ func budget(app string, minAvailable int) Step {
 			}
 			return err
 		})
-	}
-}
-
-// rule makes a rule that turns a condition of a node into a taint.
-func rule(node, kind, key string) Step {
-	return func(ctx context.Context, p *Play) error {
-		object := &v1alpha1.NodeTaintRule{
-			ObjectMeta: metav1.ObjectMeta{Name: p.Namespace},
-			Spec: v1alpha1.NodeTaintRuleSpec{
-				Condition:    v1alpha1.NodeTaintRuleCondition{Type: corev1.NodeConditionType(kind), Status: corev1.ConditionTrue},
-				NodeSelector: &v1alpha1.Selector{MatchLabels: map[string]v1alpha1.LabelValue{corev1.LabelTopologyZone: v1alpha1.LabelValue(p.NodeName(node))}},
-				MaxTainted:   new(intstr.FromInt32(1)),
-				Taint:        v1alpha1.NodeTaintRuleTaint{Key: key, Effect: corev1.TaintEffectNoExecute},
-			},
-		}
-		p.Finally(func(ctx context.Context) error { return client.IgnoreNotFound(objects.Delete(ctx, object)) })
-		return objects.Create(ctx, object)
 	}
 }

@@ -231,7 +231,7 @@ func (s *restoredScene) keep() *localcluster.Taintkeeper {
 }
 
 // writeMuch makes the cluster's versions so much higher than the snapshot's that a restored cluster does not reach them
-// during the test. The last one is that of the budget, which the watch brings.
+// during the test. The watch of budgets brings them.
 func (s *restoredScene) writeMuch(budget *policyv1.PodDisruptionBudget) {
 	s.t.Helper()
 	const writes = 500

@@ -15,9 +15,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -244,23 +242,4 @@ func isPlausible(durations *dto.Histogram) bool {
 		}
 	}
 	return finite == count && sum > 0 && sum < float64(count)*240
-}
-
-// condition sets a condition of a node.
-func condition(node, kind string, status corev1.ConditionStatus) Step {
-	return func(ctx context.Context, p *Play) error {
-		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Played","lastTransitionTime":%q}]}}`,
-			kind, status, time.Now().UTC().Format(time.RFC3339))
-		_, err := p.Admin.CoreV1().Nodes().
-			Patch(ctx, p.NodeName(node), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		return err
-	}
-}
-
-// heals wants a rule to take its taint off when the condition is over.
-func heals(node, kind, key string) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		err := Steps(condition(node, kind, corev1.ConditionFalse), AwaitNoTaint(node, key))(ctx, p)
-		return Finding{Seen: fmt.Sprint("the taint of the rule: ", err), Right: err == nil}, nil
-	}
 }
