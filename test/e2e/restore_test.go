@@ -310,8 +310,8 @@ func (s *restoredScene) checkDeletes(restored time.Time) {
 	s.t.Helper()
 	all := s.audit.All(s.t, auditlog.In(s.Namespace))
 	before := func(c auditlog.Event) bool { return c.Received.Before(restored) }
-	auditlog.CheckDeletes(s.t, auditlog.Choose(all, before))
-	auditlog.CheckDeletes(s.t, auditlog.Choose(all, auditlog.Since(restored)))
+	auditlog.CheckSteps(s.t, auditlog.Choose(all, before))
+	auditlog.CheckSteps(s.t, auditlog.Choose(all, auditlog.Since(restored)))
 }
 
 // changesOf chooses the changes of a pod, except that which keeps a pod alive that a policy holds.
