@@ -124,8 +124,8 @@ func durations(ctx context.Context, p *Play) (Finding, error) {
 	if err != nil {
 		return Finding{}, err
 	}
-	histogram, err := scraped.histogram(durationMetric)
-	return judgeDuration(histogram), err
+	durations, err := scraped.only(durationMetric)
+	return judgeDuration(durations.GetHistogram()), err
 }
 
 func judgeDuration(h *dto.Histogram) Finding {
@@ -210,15 +210,15 @@ func weigh(ctx context.Context, c contestant) (weight, error) {
 		if err != nil {
 			return most, err
 		}
-		goroutines, err := scraped.gauge("go_goroutines")
+		goroutines, err := scraped.only("go_goroutines")
 		if err != nil {
 			return most, err
 		}
-		bytes, err := scraped.gauge("process_resident_memory_bytes")
+		bytes, err := scraped.only("process_resident_memory_bytes")
 		if err != nil {
 			return most, err
 		}
-		most = weight{max(most.goroutines, goroutines), max(most.bytes, bytes)}
+		most = weight{max(most.goroutines, goroutines.GetGauge().GetValue()), max(most.bytes, bytes.GetGauge().GetValue())}
 	}
 	return most, nil
 }

@@ -55,18 +55,13 @@ func compare(ctx context.Context, o options) (report, error) {
 	var upstreams, our map[int]outcome
 	var version string
 	group, playing := errgroup.WithContext(ctx)
-	if o.coexist {
+	group.Go(func() (err error) {
+		our, version, err = perform(playing, "ours", startOurs, o)
+		return err
+	})
+	if !o.coexist {
 		group.Go(func() (err error) {
-			our, version, err = perform(playing, "ours next to the built-in", startCoexisting, o)
-			return err
-		})
-	} else {
-		group.Go(func() (err error) {
-			upstreams, version, err = perform(playing, "upstream", startUpstream, o)
-			return err
-		})
-		group.Go(func() (err error) {
-			our, _, err = perform(playing, "ours", startOurs, o)
+			upstreams, _, err = perform(playing, "upstream", startUpstream, o)
 			return err
 		})
 	}

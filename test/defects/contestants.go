@@ -102,14 +102,17 @@ func (u *upstream) program() string {
 type ours struct {
 	cluster *localcluster.Cluster
 	options options
-	coexist bool                           // a built-in that evicts, too
 	config  localcluster.TaintkeeperConfig // with which it runs
 	process *localcluster.Taintkeeper
 }
 
-// startOurs starts a cluster in which taintkeeper evicts.
+// startOurs starts a cluster in which taintkeeper evicts. With -coexist, kube-controller-manager would, too.
 func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestant, error) {
-	cluster, err := localcluster.Start(ctx, clusterConfig(o.plane))
+	config := clusterConfig(o.plane)
+	if o.coexist {
+		config.TaintEviction = localcluster.BuiltInOn
+	}
+	cluster, err := localcluster.Start(ctx, config)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,22 +122,10 @@ func startOurs(ctx context.Context, o options) (*localcluster.Cluster, contestan
 	return cluster, c, err
 }
 
-// startCoexisting starts a cluster in which kube-controller-manager would evict, and taintkeeper does.
-func startCoexisting(ctx context.Context, o options) (*localcluster.Cluster, contestant, error) {
-	config := clusterConfig(o.plane)
-	config.TaintEviction = localcluster.BuiltInOn
-	cluster, err := localcluster.Start(ctx, config)
-	if err != nil {
-		return nil, nil, err
-	}
-	c := &ours{cluster: cluster, options: o, coexist: true}
-	c.config = c.usual()
-	c.process, err = cluster.StartTaintkeeper(ctx, c.config)
-	return cluster, c, err
-}
-
 func (c *ours) usual() localcluster.TaintkeeperConfig {
-	return localcluster.TaintkeeperConfig{Binary: c.options.ours, Coexist: c.coexist, Args: []string{comparisonOperators}}
+	return localcluster.TaintkeeperConfig{
+		Binary: c.options.ours, Coexist: c.options.coexist, Args: []string{comparisonOperators},
+	}
 }
 
 func (*ours) user() string { return localcluster.TaintkeeperUser }

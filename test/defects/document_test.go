@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 const documentFile = "../../docs/defects.md"
@@ -51,7 +53,7 @@ func TestTheDocumentHasTheWordsOfTheProgram(t *testing.T) {
 func read(cell string) outcome {
 	cell = strings.ReplaceAll(cell, `\|`, "|")
 	if said, isWrong := strings.CutPrefix(cell, "**wrong**: "); isWrong {
-		return outcome{Finding: wrong(said)}
+		return outcome{Finding: scenario.Finding{Seen: said}}
 	}
-	return outcome{Finding: right(strings.TrimPrefix(cell, "right: "))}
+	return outcome{Finding: scenario.Finding{Seen: strings.TrimPrefix(cell, "right: "), Right: true}}
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -16,60 +17,71 @@ import (
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
-func right(seen string) Finding { return Finding{Seen: seen, Right: true} }
-
-func wrong(seen string) Finding { return Finding{Seen: seen} }
-
-func check(t *testing.T, got Finding, want Finding) {
-	t.Helper()
-	if got != want {
-		t.Errorf("%+v, want %+v", got, want)
+// TestEachJudgeFindsWhatIsWrong shows what each judge takes for right, and each reason for which it finds something
+// wrong. docs/defects.md has what they say.
+func TestEachJudgeFindsWhatIsWrong(t *testing.T) {
+	crowd := func(pending, due float64) Finding {
+		return judgeCrowd(weight{80, 0}, weight{pending, 0}, weight{due, 0})
 	}
-}
-
-var began = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// deletesAt returns deletes that were accepted the given durations after began.
-func deletesAt(after ...time.Duration) []auditlog.Event {
-	var calls []auditlog.Event
-	for _, d := range after {
-		calls = append(calls, auditlog.Event{Verb: "delete", Resource: "pods", Code: 200, Answered: began.Add(d)})
-	}
-	return calls
-}
-
-// idle is a machine that does not stall.
-func idle(_, _ time.Time) time.Duration { return 0 }
-
-func TestAStormIsRightWhenThePodsLeaveFromTheStartWithTwoCallsEach(t *testing.T) {
-	flood := func(first time.Duration, otherCalls int) []auditlog.Event {
-		var calls []auditlog.Event
-		for range otherCalls {
-			calls = append(calls, auditlog.Event{Verb: "patch", Resource: "pods/status"})
+	silence := func(seconds ...int) Finding {
+		found := map[string]time.Duration{}
+		for i, after := range seconds {
+			found[fmt.Sprint(i)] = time.Duration(after) * time.Second
 		}
-		calls = append(calls, deletesAt(first)...)
-		for range stormPods - 1 {
-			calls = append(calls, deletesAt(15*time.Second)...)
-		}
-		return calls
+		return (&silence{count: 2}).judge(found, 4*time.Second, time.Minute)
 	}
-	tests := map[string]struct {
-		calls []auditlog.Event
-		want  Finding
+	const gauge, result, flags = "pending 2", `{result="gone"}`, "      --dry-run   observe only\n"
+	for _, row := range []struct {
+		what  string
+		found Finding
+		right bool
 	}{
-		"it is":                           {flood(40*time.Millisecond, stormPods), right("150 of 150 deleted, the first after 40 ms, the last after 15.0 s; 2.0 calls per pod")},
-		"the first leaves late":           {flood(10*time.Second, stormPods), wrong("150 of 150 deleted, the first after 10.0 s, the last after 15.0 s; 2.0 calls per pod")},
-		"the pods are read":               {flood(time.Second, 2*stormPods), wrong("150 of 150 deleted, the first after 1.0 s, the last after 15.0 s; 3.0 calls per pod")},
-		"not all pods leave":              {deletesAt(time.Second), wrong("1 of 150 deleted, the first after 1.0 s, the last after 1.0 s; 1.0 calls per pod")},
-		"no pod leaves":                   {nil, wrong("nothing deleted")},
-		"a refused delete does not count": {[]auditlog.Event{{Verb: "delete", Resource: "pods", Code: 409}}, wrong("nothing deleted")},
-	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) { check(t, judgeStorm(test.calls, began, idle), test.want) })
+		{"a storm", storms(150, 40*time.Millisecond, 150), true},
+		{"a storm whose first pod leaves late", storms(150, 10*time.Second, 150), false},
+		{"a storm whose pods are read", storms(150, time.Second, 300), false},
+		{"a storm in which not all pods leave", storms(149, time.Second, 150), false},
+		{"a storm in which no pod leaves", storms(0, 0, 150), false},
+		{"durations in seconds", histogram(t, "5", "5", "0.5"), true},
+		{"durations above the last bucket", histogram(t, "0", "5", "2.5e+18"), false},
+		{"negative durations", histogram(t, "5", "5", "-8e+18"), false},
+		{"durations that the buckets do not hold", histogram(t, "5", "5", "9e+9"), false},
+		{"no durations", histogram(t, "0", "0", "0"), false},
+		{"all that operators need", visible(t, gauge, result, flags), true},
+		{"a gauge of nothing", visible(t, "pending 0", result, flags), false},
+		{"no result", visible(t, gauge, `{zone="a"}`, flags), false},
+		{"no dry run", visible(t, gauge, result, "  --other"), false},
+		{"as many goroutines as before", crowd(81, 98), true},
+		{"a goroutine per pod that is due", crowd(81, 2080), false},
+		{"a goroutine per pod that is pending", crowd(2080, 81), false},
+		{"an event with the pod's UID", marks("2"), true},
+		{"an event without it", marks(""), false},
+		{"no event", marks(), false},
+		{"silent nodes that are found on time", silence(21, 28), true},
+		{"one that is found early", silence(19, 21), false},
+		{"one that is found late", silence(21, 30), false},
+		{"one that is never found", silence(21), false},
+	} {
+		if row.found.Right != row.right || row.found.Seen == "" {
+			t.Errorf("%s: %v", row.what, row.found)
+		}
 	}
 }
 
-func scraped(t *testing.T, text string) metrics {
+// storms judges a storm in which some pods leave, the first after a while, and there are other calls.
+func storms(leave int, first time.Duration, otherCalls int) Finding {
+	began := time.Now()
+	var calls []auditlog.Event
+	for range otherCalls {
+		calls = append(calls, auditlog.Event{Verb: "patch", Resource: "pods/status"})
+	}
+	calls = append(calls, auditlog.Event{Verb: "delete", Resource: "pods", Code: 409, Answered: began}) // does not count
+	for range leave {
+		calls = append(calls, auditlog.Event{Verb: "delete", Resource: "pods", Code: 200, Answered: began.Add(first)})
+	}
+	return judgeStorm(calls, began, func(_, _ time.Time) time.Duration { return 0 })
+}
+
+func parsed(t *testing.T, text string) metrics {
 	t.Helper()
 	found, err := parseMetrics(strings.NewReader(text))
 	if err != nil {
@@ -78,96 +90,25 @@ func scraped(t *testing.T, text string) metrics {
 	return found
 }
 
-func TestAHistogramIsRightWhenItsSamplesAndTheirSumAreSeconds(t *testing.T) {
-	tests := map[string]struct {
-		within, count, sum string
-		want               Finding
-	}{
-		"it is":                      {"5", "5", "0.5", right("0 of 5 samples above 240 s, their sum 0.5 s")},
-		"all above the last bucket":  {"0", "5", "2.5e+18", wrong("5 of 5 samples above 240 s, their sum 2.5e+18 s")},
-		"negative":                   {"5", "5", "-8e+18", wrong("0 of 5 samples above 240 s, their sum -8e+18 s")},
-		"more than the buckets hold": {"5", "5", "9e+9", wrong("0 of 5 samples above 240 s, their sum 9e+09 s")},
-		"empty":                      {"0", "0", "0", wrong("0 of 0 samples above 240 s, their sum 0 s")},
+func histogram(t *testing.T, within, count, sum string) Finding {
+	t.Helper()
+	found, err := parsed(t, fmt.Sprintf("# TYPE h histogram\nh_bucket{le=\"240\"} %s\nh_bucket{le=\"+Inf\"} %s\nh_sum %s\nh_count %[2]s\n",
+		within, count, sum)).only("h")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for name, test := range tests {
-		t.Run(name, func(t *testing.T) {
-			histogram, err := scraped(t, "# TYPE h histogram\n"+
-				`h_bucket{le="10"} 0`+"\n"+`h_bucket{le="240"} `+test.within+"\n"+`h_bucket{le="+Inf"} `+test.count+"\n"+
-				"h_sum "+test.sum+"\nh_count "+test.count+"\n").histogram("h")
-			if err != nil {
-				t.Fatal(err)
-			}
-			check(t, judgeDuration(histogram), test.want)
-		})
-	}
+	return judgeDuration(found.GetHistogram())
 }
 
-func TestAMetricThatIsNotThereIsAnErrorOfTheScene(t *testing.T) {
-	if _, err := scraped(t, "").histogram("h"); err == nil {
-		t.Error("a histogram was found")
-	}
-	if _, err := scraped(t, "").gauge("g"); err == nil {
-		t.Error("a gauge was found")
-	}
+func visible(t *testing.T, gauge, label, flags string) Finding {
+	t.Helper()
+	return judgeVisibility(parsed(t, "# TYPE x_evictions_pending gauge\nx_evictions_"+gauge+"\n# TYPE x_evictions_total counter\nx_evictions_total"+label+" 0\n"), flags)
 }
 
-func TestVisibilityWantsAGaugeAResultAndADryRun(t *testing.T) {
-	const (
-		gauge   = "# TYPE x_pending_evictions gauge\nx_pending_evictions 2\n"
-		idle    = "# TYPE x_pending_evictions gauge\nx_pending_evictions 0\n"
-		results = "# TYPE x_evictions_total counter\nx_evictions_total{result=\"gone\"} 0\n"
-		plain   = "# TYPE x_evictions_total counter\nx_evictions_total{zone=\"a\"} 0\n"
-		flags   = "Flags:\n      --dry-run   observe only\n"
-	)
-	check(t, judgeVisibility(scraped(t, gauge+results), flags), right("a gauge of pending evictions; a metric with the result; a dry run"))
-	check(t, judgeVisibility(scraped(t, idle+results), flags), wrong("no gauge of pending evictions; a metric with the result; a dry run"))
-	check(t, judgeVisibility(scraped(t, gauge+plain), flags), wrong("a gauge of pending evictions; no metric with the result; a dry run"))
-	check(t, judgeVisibility(scraped(t, gauge+results), "Flags:\n  --other"), wrong("a gauge of pending evictions; a metric with the result; no dry run"))
-}
-
-func TestGoroutinesMayNotFollowThePods(t *testing.T) {
-	const mebibyte = 1 << 20
-	before := weight{goroutines: 80, bytes: 36 * mebibyte}
-	check(t, judgeCrowd(before, weight{81, 37 * mebibyte}, weight{98, 41 * mebibyte}),
-		right("goroutines: 80 before, 81 with the pods pending, 98 with the pods due; memory: 36 MiB, 37 MiB, 41 MiB"))
-	if judgeCrowd(before, weight{81, 0}, weight{2080, 0}).Right {
-		t.Error("a goroutine per pod that is due is right")
+func marks(uids ...types.UID) Finding {
+	var said []corev1.Event
+	for _, uid := range uids {
+		said = append(said, corev1.Event{InvolvedObject: corev1.ObjectReference{UID: uid}})
 	}
-	if judgeCrowd(before, weight{2080, 0}, weight{81, 0}).Right {
-		t.Error("a goroutine per pod that is pending is right")
-	}
-}
-
-func TestMarksAreRightWhenTheyNameThePod(t *testing.T) {
-	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}}
-	mark := func(uid types.UID) corev1.Event {
-		return corev1.Event{InvolvedObject: corev1.ObjectReference{UID: uid}}
-	}
-	check(t, judgeMarks([]corev1.Event{mark("2")}, pod), right("'Marking for deletion' with the pod's UID: 1 of 1"))
-	check(t, judgeMarks([]corev1.Event{mark("")}, pod), wrong("'Marking for deletion' with the pod's UID: 0 of 1"))
-	check(t, judgeMarks(nil, pod), wrong("no 'Marking for deletion' of the evicted pod"))
-}
-
-func TestSilentNodesMustBeFoundAllOnTimeAndNotEarly(t *testing.T) {
-	const late = 4 * time.Second
-	s := &silence{count: 2}
-	for name, test := range map[string]struct {
-		a, b time.Duration
-		want bool
-	}{
-		"on time":         {21 * time.Second, 28 * time.Second, true},
-		"one early":       {19 * time.Second, 21 * time.Second, false},
-		"one late":        {21 * time.Second, 30 * time.Second, false},
-		"one never found": {21 * time.Second, 0, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			found := map[string]time.Duration{"a": test.a, "b": test.b}
-			if test.b == 0 {
-				delete(found, "b")
-			}
-			if got := s.judge(found, late, time.Minute); got.Right != test.want {
-				t.Errorf("%v, want right: %t", got, test.want)
-			}
-		})
-	}
+	return judgeMarks(said, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "2"}})
 }

@@ -61,7 +61,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	printTable(os.Stdout, r)
+	printResults(os.Stdout, r)
 	return errors.Join(r.wrong(), writeDocument(o, r))
 }
 

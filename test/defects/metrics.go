@@ -44,22 +44,12 @@ func parseMetrics(from io.Reader) (metrics, error) {
 	return families, nil
 }
 
-// gauge returns the value of a gauge without labels.
-func (m metrics) gauge(name string) (float64, error) {
-	family, ok := m[name]
-	if !ok || len(family.GetMetric()) == 0 {
-		return 0, fmt.Errorf("there is no metric %s", name)
+// only returns a metric without labels.
+func (m metrics) only(name string) (*dto.Metric, error) {
+	if all := m[name].GetMetric(); len(all) > 0 {
+		return all[0], nil
 	}
-	return family.GetMetric()[0].GetGauge().GetValue(), nil
-}
-
-// histogram returns a histogram without labels.
-func (m metrics) histogram(name string) (*dto.Histogram, error) {
-	family, ok := m[name]
-	if !ok || len(family.GetMetric()) == 0 {
-		return nil, fmt.Errorf("there is no metric %s", name)
-	}
-	return family.GetMetric()[0].GetHistogram(), nil
+	return nil, fmt.Errorf("there is no metric %s", name)
 }
 
 // aboutEvictions returns the metrics whose name speaks of evictions.

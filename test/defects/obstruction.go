@@ -129,9 +129,10 @@ func (o *obstruction) asked(ctx context.Context, _ *Play) error {
 	}
 }
 
-// hung tells how many deletes wait.
+// hung tells how many deletes wait. Without any, the scenario proves nothing.
 func (o *obstruction) hung(context.Context, *Play) (Finding, error) {
-	return Finding{Seen: fmt.Sprintf("%d deletes were hanging", o.waiting.Load()), Right: true}, nil
+	waiting := o.waiting.Load()
+	return Finding{Seen: fmt.Sprintf("%d deletes were hanging", waiting), Right: waiting > 0}, nil
 }
 
 const (

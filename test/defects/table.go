@@ -13,9 +13,6 @@ import (
 	"github.com/taintkeeper/taintkeeper/internal/sentence"
 )
 
-// columns are the widths of the printed table, in characters.
-var columns = []int{2, 26, 24, 32, 32}
-
 // chapter is how the results of a section are introduced.
 type chapter struct {
 	section section
@@ -32,78 +29,22 @@ var chapters = []chapter{
 		"run in virtual time, in `test/parity/histories`\n(`TestWhileItsLeasesAreBehindUpstreamForgetsTheDisruptionAndSaysNothing`)."},
 }
 
-// printTable prints the results for a terminal.
-func printTable(out io.Writer, r report) {
-	var lines []string
+// printResults prints the results for a terminal.
+func printResults(out io.Writer, r report) {
+	var text strings.Builder
 	for _, c := range chapters {
-		if results := r.of(c.section); len(results) > 0 {
-			lines = append(lines, c.title, "")
-			lines = append(lines, tableLines(results)...)
-			lines = append(lines, "")
+		results := r.of(c.section)
+		if len(results) == 0 {
+			continue
 		}
-	}
-	// Failed writes are ignored, because the exit code has the result, too.
-	_, _ = fmt.Fprint(out, strings.Join(lines, "\n"))
-}
-
-func tableLines(results []result) []string {
-	rule := strings.Repeat("-", sum(columns)+2*(len(columns)-1))
-	lines := layOut([]string{"#", "scenario", "what should happen", "upstream", "ours"})
-	for _, result := range results {
-		lines = append(lines, rule)
-		lines = append(lines, layOut([]string{
-			fmt.Sprint(result.number), result.scenario, result.should, result.upstream.String(), result.ours.String(),
-		})...)
-	}
-	return append(lines, rule, summary(results))
-}
-
-func sum(all []int) int {
-	total := 0
-	for _, n := range all {
-		total += n
-	}
-	return total
-}
-
-// layOut returns the lines of a row, each cell wrapped to the width of its column.
-func layOut(cells []string) []string {
-	wrapped := make([][]string, len(cells))
-	height := 0
-	for i, cell := range cells {
-		wrapped[i] = wrap(cell, columns[i])
-		height = max(height, len(wrapped[i]))
-	}
-	lines := make([]string, height)
-	for line := range height {
-		var text strings.Builder
-		for i, cell := range wrapped {
-			part := ""
-			if line < len(cell) {
-				part = cell[line]
-			}
-			fmt.Fprintf(&text, "%-*s  ", columns[i], part)
+		fmt.Fprintf(&text, "%s\n\n", c.title)
+		for _, result := range results {
+			fmt.Fprintf(&text, "%2d  %s\n    %s\n    upstream: %s\n    ours: %s\n",
+				result.number, result.scenario, result.should, result.upstream, result.ours)
 		}
-		lines[line] = strings.TrimRight(text.String(), " ")
+		fmt.Fprintf(&text, "%s\n\n", summary(results))
 	}
-	return lines
-}
-
-// wrap breaks a text between words. A word that is too long has a line to itself.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		if line != "" && len(line)+1+len(word) > width {
-			lines = append(lines, line)
-			line = ""
-		}
-		if line != "" {
-			line += " "
-		}
-		line += word
-	}
-	return append(lines, line)
+	_, _ = io.WriteString(out, text.String()) // the exit code has the result, too
 }
 
 // summary counts how often each contestant was right.

@@ -30,7 +30,7 @@ func TestNodeHealth(t *testing.T) {
 		stories[i].Alone = true
 	}
 	play(t, cast{
-		without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1,
+		without: onlyOurs, replicas: 1,
 		args: slices.Concat([]string{"--controllers=*"}, healthFlags), recovers: readiness.ExtraGrace,
 	}, stories...)
 }

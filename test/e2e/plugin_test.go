@@ -152,7 +152,7 @@ func fallSilentAsSimulated(node string) Step {
 }
 
 // deployment makes a Deployment whose pods the scheduler places on the scene's nodes, as evenly as it can.
-func deployment(name string, replicas int32) Step {
+func deployment(name string, replicas int32, edits ...func(*Play, *corev1.PodSpec)) Step {
 	return func(ctx context.Context, p *Play) error {
 		labels := map[string]string{"app": name}
 		selector := &metav1.LabelSelector{MatchLabels: labels}
@@ -162,6 +162,9 @@ func deployment(name string, replicas int32) Step {
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.DoNotSchedule, LabelSelector: selector,
 			NodeTaintsPolicy: new(corev1.NodeInclusionPolicyHonor),
 		}}
+		for _, edit := range edits {
+			edit(p, &template.Spec)
+		}
 		_, err := p.Admin.AppsV1().Deployments(p.Namespace).Create(ctx, &appsv1.Deployment{
 			ObjectMeta: metav1.ObjectMeta{Name: name},
 			Spec:       appsv1.DeploymentSpec{Replicas: &replicas, Selector: selector, Template: template},
@@ -244,16 +247,19 @@ func kubectlTaint(node, taint string, flags ...string) Step {
 		}
 		took.To = found.Spec.Taints[len(found.Spec.Taints)-1].TimeAdded.Add(time.Second)
 		p.Tainted(node, took, found.Spec.Taints)
-		return requireAllGone(ctx, p)
+		return goneWithin(time.Second)(ctx, p)
 	}
 }
 
-func requireAllGone(ctx context.Context, p *Play) error {
-	left, err := p.Seen().Await(ctx, time.Now().Add(time.Second), p.Everyone()...)
-	if err == nil && left > 0 {
-		err = fmt.Errorf("the command returned while %d pods had not left", left)
+// goneWithin wants all pods to have left soon.
+func goneWithin(limit time.Duration) Step {
+	return func(ctx context.Context, p *Play) error {
+		left, err := p.Seen().Await(ctx, time.Now().Add(limit), p.Everyone()...)
+		if err == nil && left > 0 {
+			err = fmt.Errorf("%d of %d pods have not left", left, len(p.Everyone()))
+		}
+		return err
 	}
-	return err
 }
 
 // isPending wants the plugin to list a pod as pending.
@@ -267,25 +273,36 @@ func isPending(pod string) Check {
 // isOnBoard wants the board to send a pod to the page.
 func isOnBoard(pod string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		ctx, cancel := context.WithTimeout(ctx, await.Limit)
-		board := exec.CommandContext(ctx, plugin, "board", "--namespace="+p.Namespace, "--kubeconfig="+kubeconfig)
-		out, err := board.StdoutPipe()
-		if err := errors.Join(err, board.Start()); err != nil {
-			cancel()
-			return Finding{}, err
-		}
-		defer func() { cancel(); _ = board.Wait() }() // it was killed
-		lines := bufio.NewScanner(out)
-		for lines.Scan() {
-			if _, address, ok := strings.Cut(lines.Text(), "http://"); ok {
-				return findOnBoard(ctx, "http://"+strings.TrimSpace(address), string(p.Named(pod).UID), pod)
-			}
-		}
-		return Finding{Seen: "the board printed no address"}, lines.Err()
+		return readBoard(ctx, p, "", []string{"--namespace=" + p.Namespace}, func(line string) bool {
+			return strings.Contains(line, string(p.Named(pod).UID)) || strings.Contains(line, "/"+pod)
+		})
 	}
 }
 
-func findOnBoard(ctx context.Context, address, uid, name string) (Finding, error) {
+// readBoard runs a board as a user, until it has sent what is looked for to the page.
+func readBoard(ctx context.Context, p *Play, user string, flags []string, found func(line string) bool) (Finding, error) {
+	config, err := kubeconfigOf(p, user)
+	if err != nil {
+		return Finding{}, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, await.Limit)
+	board := exec.CommandContext(ctx, plugin, slices.Concat([]string{"board", "--kubeconfig=" + config}, flags)...)
+	out, err := board.StdoutPipe()
+	if err := errors.Join(err, board.Start()); err != nil {
+		cancel()
+		return Finding{}, err
+	}
+	defer func() { cancel(); _ = board.Wait() }() // it was killed
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if _, address, ok := strings.Cut(lines.Text(), "http://"); ok {
+			return readPage(ctx, "http://"+strings.TrimSpace(address), found)
+		}
+	}
+	return Finding{Seen: "the board printed no address"}, lines.Err()
+}
+
+func readPage(ctx context.Context, address string, found func(line string) bool) (Finding, error) {
 	page, err := get(ctx, address)
 	if err != nil {
 		return Finding{}, err
@@ -302,7 +319,10 @@ func findOnBoard(ctx context.Context, address, uid, name string) (Finding, error
 	lines := bufio.NewScanner(events.Body)
 	lines.Buffer(nil, 1<<24)
 	for lines.Scan() {
-		if strings.Contains(lines.Text(), uid) || strings.Contains(lines.Text(), "/"+name) {
+		if strings.Contains(lines.Text(), `"state":"denied"`) {
+			return Finding{Seen: "the board says " + lines.Text()}, nil
+		}
+		if found(lines.Text()) {
 			return Finding{Seen: "the board shows it", Right: strings.Contains(string(page), "<html")}, nil
 		}
 	}

@@ -35,7 +35,7 @@ var promises = map[string][]string{
 	},
 	"Holds when you say so": {
 		"a policy holds pods until it is deleted", "a policy asks a PodDisruptionBudget", "a policy sets a pace",
-		"a breaker stops evictions when too many pods are due", "a pause stops evictions until it is over",
+		"a breaker stops evictions when too many pods are due, until they are not", "a pause stops evictions until it is over",
 	},
 
 	"Simulations":                    {"a simulation of an outage comes true"},
@@ -79,7 +79,8 @@ func TestEveryPromiseHasAStory(t *testing.T) {
 		}
 	}
 	var names []string
-	for _, s := range slices.Concat(scenarios.All, evictions, scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
+	for _, s := range slices.Concat(scenarios.All, evictions, policies, policiesOfTheNextLeader,
+		scenarios.Nodes, nodes, shadows, nextToTheBuiltIn) {
 		names = append(names, s.Name)
 	}
 	for promise, stories := range promises {

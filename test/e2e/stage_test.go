@@ -29,23 +29,34 @@ import (
 type cast struct {
 	// without are controllers that kube-controller-manager leaves out, each after a comma and a minus.
 	without string
+	// managerArgs are others of its arguments.
+	managerArgs []string
+	// asItself lets all its controllers be the same user.
+	asItself bool
 	// replicas is how many processes Taintkeeper is. The first one leads.
 	replicas int
 	// coexist lets them keep the built-in from evicting.
 	coexist bool
 	// args are Taintkeeper's.
 	args []string
+	// faulty lets the calls of the leader pass the proxy even if it has a standby, whose calls do not.
+	faulty bool
 	// recovers is for how much longer than client-go it may take after an outage.
 	recovers time.Duration
 }
+
+// onlyOurs, as what kube-controller-manager leaves out, leaves what evicts and taints to Taintkeeper.
+const onlyOurs = "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller"
 
 // stage is where a cast plays.
 type stage struct {
 	*Real
 	cast
 
-	watches *proxy.Gate  // of nodes
-	through *rest.Config // to the API server, behind the gate
+	faults     *proxy.Faults
+	watches    *proxy.Gate // of nodes
+	podWatches *proxy.Gate
+	through    *rest.Config // to the API server, behind these
 
 	recovering atomic.Bool // from an outage
 
@@ -62,11 +73,17 @@ type outage struct{ from, to time.Time }
 // call of Taintkeeper's.
 func play(t *testing.T, with cast, stories ...Scenario) {
 	t.Helper()
+	if testing.Short() {
+		stories = slices.DeleteFunc(slices.Clone(stories), func(s Scenario) bool { return s.Long })
+	}
+	if len(stories) == 0 {
+		t.Skip("all its stories are long")
+	}
 	began, on := time.Now(), newStage(t, with)
 	for _, alone := range []bool{true, false} {
 		t.Run(map[bool]string{true: "alone", false: "together"}[alone], func(t *testing.T) {
 			for i, s := range stories {
-				if s.Alone == alone && (!s.Long || !testing.Short()) {
+				if s.Alone == alone {
 					t.Run(s.Name, func(t *testing.T) {
 						if !alone {
 							t.Parallel()
@@ -94,13 +111,16 @@ func playStory(t *testing.T, on *stage, namespace string, s Scenario) {
 
 func newStage(t *testing.T, with cast) *stage {
 	t.Helper()
-	s := &stage{Real: onStage, cast: with, watches: &proxy.Gate{}, plans: map[string]prediction{}}
+	s := &stage{
+		Real: onStage, cast: with, plans: map[string]prediction{},
+		faults: &proxy.Faults{}, watches: &proxy.Gate{}, podWatches: &proxy.Gate{},
+	}
 	await.Must(t, cluster.RestartControllerManager(t.Context(), s.manager()))
 	access, err := cluster.TaintkeeperAccess()
 	await.Must(t, err)
-	faults := &proxy.Faults{}
-	faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
-	gate, err := proxy.Serve(proxy.Config{Access: access, Over: faults.Over})
+	s.faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
+	s.faults.Add(proxy.WatchesOfPods, s.podWatches.Answer)
+	gate, err := proxy.Serve(proxy.Config{Access: access, Over: s.faults.Over})
 	await.Must(t, err)
 	t.Cleanup(func() { _ = gate.Close() }) // nothing calls it any longer
 	s.through = gate.Access()
@@ -115,25 +135,25 @@ func (c cast) manager() localcluster.ControllerManagerConfig {
 	if c.without != "" {
 		config.Args = append(config.Args, "--controllers="+c.without)
 	}
+	config.Args, config.AsItself = append(config.Args, c.managerArgs...), c.asItself
 	return config
 }
 
 func (s *stage) start(ctx context.Context) error {
-	for i := range s.cast.replicas {
-		if err := s.startReplica(ctx, i); err != nil {
+	for range s.cast.replicas {
+		if err := s.startReplica(ctx); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *stage) startReplica(ctx context.Context, i int) error {
-	config := localcluster.TaintkeeperConfig{
-		Binary: keeper, Name: fmt.Sprintf("taintkeeper-%d", i+1), Coexist: s.coexist, Args: s.args,
-	}
-	if s.cast.replicas == 1 {
+func (s *stage) startReplica(ctx context.Context) error {
+	config := localcluster.TaintkeeperConfig{Binary: keeper, Name: s.freeName(), Coexist: s.coexist, Args: s.args}
+	if s.cast.replicas == 1 || s.faulty && len(s.replicas) == 0 {
 		config.Access = s.through
-	} else {
+	}
+	if s.cast.replicas > 1 {
 		config.Args = append([]string{"--leader-elect=true"}, s.args...)
 	}
 	replica, err := cluster.StartTaintkeeper(context.WithoutCancel(ctx), config)
@@ -144,6 +164,18 @@ func (s *stage) startReplica(ctx context.Context, i int) error {
 	defer s.mu.Unlock()
 	s.replicas = append(s.replicas, replica)
 	return nil
+}
+
+// freeName returns a name that no replica has.
+func (s *stage) freeName() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := 1; ; i++ {
+		name := fmt.Sprintf("taintkeeper-%d", i)
+		if !slices.ContainsFunc(s.replicas, func(r *localcluster.Taintkeeper) bool { return string(r.Component()) == name }) {
+			return name
+		}
+	}
 }
 
 // stop ends all replicas as Kubernetes would, first the standby.

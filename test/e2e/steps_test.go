@@ -15,11 +15,7 @@ import (
 	"time"
 
 	dto "github.com/prometheus/client_model/go"
-	"github.com/prometheus/common/expfmt"
-	"github.com/prometheus/common/model"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/taints"
@@ -93,33 +89,18 @@ func storm(ctx context.Context, p *Play) (Finding, error) {
 	}, nil
 }
 
-// leftBy wants exactly this many pods to have left, by calls of a kind, and no other call to have been accepted.
+// leftBy wants exactly this many pods to have left, by calls of a kind, and no other call to have been accepted. A
+// conflict would have cost a budget something.
 func leftBy(count int, verbAndResource string) Check {
 	return func(_ context.Context, p *Play) (Finding, error) {
-		calls, err := p.Calls(auditlog.In(p.Namespace), auditlog.Accepted, func(c auditlog.Event) bool {
-			return auditlog.Deletes(c) || c.Resource == "pods/eviction"
+		calls, err := p.Calls(auditlog.In(p.Namespace), leaves, func(c auditlog.Event) bool {
+			return c.Accepted() || c.Code == http.StatusConflict
 		})
 		right := len(calls) == count
 		for _, c := range calls {
-			right = right && c.Verb+" "+c.Resource == verbAndResource
+			right = right && c.Accepted() && c.Verb+" "+c.Resource == verbAndResource
 		}
 		return Finding{Seen: fmt.Sprintf("pods left by %v", calls), Right: right}, err
-	}
-}
-
-// apart wants this many pods to leave, each a while after the one before. Their order is of no importance.
-func apart(count int, window time.Duration) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		_, left, missing := awaitDeletes(ctx, p, count)
-		if missing != "" {
-			return Finding{Seen: missing}, nil
-		}
-		found := Finding{Right: true}
-		for i := range left[1:] {
-			gap := left[i+1].Received.Sub(left[i].Received)
-			found = found.And(Finding{Seen: "one after " + Seconds(gap), Right: gap >= window})
-		}
-		return found, nil
 	}
 }
 
@@ -157,6 +138,7 @@ func outageDuring(begin, between, end Step) Step {
 }
 
 func stopAPIServer(ctx context.Context, _ *Play) error  { return cluster.StopAPIServer(ctx) }
+func killAPIServer(ctx context.Context, _ *Play) error  { return cluster.KillAPIServer(ctx) }
 func startAPIServer(ctx context.Context, _ *Play) error { return cluster.StartAPIServer(ctx) }
 
 // freeze stops processes, and thaw lets them go on. The clock runs on, and all connections stay open, as if a container
@@ -169,102 +151,8 @@ func thaw(components ...localcluster.Component) Step {
 	return func(context.Context, *Play) error { return cluster.Thaw(components...) }
 }
 
-// The steps about who runs.
-
-const lease = "taintkeeper"
-
-func holder(ctx context.Context, p *Play) (string, error) {
-	found, err := p.Admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
-	if err != nil || found.Spec.HolderIdentity == nil {
-		return "", err
-	}
-	return *found.Spec.HolderIdentity, nil
-}
-
-// leaderSaysWhatItRuns wants the replica that leads to say so on its Lease.
-func leaderSaysWhatItRuns(ctx context.Context, p *Play) (Finding, error) {
-	found, err := p.Admin.CoordinationV1().Leases(metav1.NamespaceSystem).Get(ctx, lease, metav1.GetOptions{})
-	if err != nil {
-		return Finding{}, err
-	}
-	leader := v1alpha1.LeaderOf(found)
-	if leader == nil || !leader.Runs("eviction") || !leader.Coexists {
-		return Finding{Seen: fmt.Sprintf("the Lease has the labels %v", found.Labels)}, nil
-	}
-	return Finding{Right: true}, nil
-}
-
-// killLeader kills the replica that leads, waits until the standby does, and brings another standby at the end.
-func killLeader(ctx context.Context, p *Play) error {
-	s := stageOf(p)
-	before, err := holder(ctx, p)
-	if err := errors.Join(err, s.kill(1)); err != nil {
-		return err
-	}
-	p.Finally(func(ctx context.Context) error { return s.startReplica(ctx, 0) })
-	err = await.Poll(ctx, func(ctx context.Context) error {
-		now, err := holder(ctx, p)
-		if err == nil && (now == before || now == "") {
-			err = fmt.Errorf("%q leads", now)
-		}
-		return err
-	})
-	p.Excuse(time.Now())
-	return err
-}
-
-// stopKeeper and killKeeper end all replicas until startKeeper or the end of the story.
-func stopKeeper(_ context.Context, p *Play) error { return withoutKeeper(p, stageOf(p).stop) }
-
-func killKeeper(_ context.Context, p *Play) error {
-	return withoutKeeper(p, func() error { return stageOf(p).kill(stageOf(p).cast.replicas) })
-}
-
-func withoutKeeper(p *Play, end func() error) error {
-	p.Finally(func(ctx context.Context) error { return startKeeper(ctx, p) })
-	return end()
-}
-
-func startKeeper(ctx context.Context, p *Play) error {
-	if len(stageOf(p).replicas) > 0 {
-		return nil
-	}
-	return stageOf(p).start(ctx)
-}
-
-// letGo waits until the built-in may evict again. It would forget a pod that is refused before.
-func letGo(ctx context.Context, _ *Play) error { return cluster.WaitLetGo(ctx) }
-
 func restartBuiltIn(ctx context.Context, p *Play) error {
 	return cluster.RestartControllerManager(ctx, stageOf(p).manager())
-}
-
-// clockValid is for how long a renewal of the eviction clock keeps the built-in from evicting.
-const clockValid = 30 * time.Second
-
-// untouchedByBuiltIn wants the built-in to have marked and deleted no pod.
-func untouchedByBuiltIn(_ context.Context, p *Play) (Finding, error) {
-	calls, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Accepted,
-		func(c auditlog.Event) bool { return auditlog.StatusPatches(c) || auditlog.Deletes(c) })
-	if len(calls) > 0 {
-		return Finding{Seen: fmt.Sprintf("the built-in called %v", calls)}, err
-	}
-	return Finding{Right: true}, err
-}
-
-// leftByBuiltIn wants the built-in to have deleted a pod.
-func leftByBuiltIn(pod string) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		err := await.Poll(ctx, func(context.Context) error {
-			calls, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Accepted,
-				auditlog.Deletes, auditlog.Named(pod))
-			if err == nil && len(calls) == 0 {
-				err = errors.New("the built-in has not deleted it")
-			}
-			return err
-		})
-		return Finding{Seen: fmt.Sprint("pod ", pod, ": ", err), Right: err == nil}, nil
-	}
 }
 
 // reported wants shadow mode to report that one pod left on time and another one late.
@@ -309,21 +197,6 @@ func reportedNever(pod string) Check {
 	}
 }
 
-// givesUp waits until the built-in has tried to delete a pod as often as it does.
-func givesUp(pod string) Step {
-	const tries = 5 // pkg/controller/tainteviction/taint_eviction.go
-	return func(ctx context.Context, p *Play) error {
-		return await.Poll(ctx, func(context.Context) error {
-			refused, err := stageOf(p).CallsBy(auditlog.BuiltInAsServiceAccount, auditlog.In(p.Namespace), auditlog.Refused,
-				auditlog.Deletes, auditlog.Named(pod))
-			if err == nil && len(refused) < tries {
-				err = fmt.Errorf("it was refused %d times", len(refused))
-			}
-			return err
-		})
-	}
-}
-
 func get(ctx context.Context, url string) ([]byte, error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, http.NoBody)
 	if err != nil {
@@ -344,12 +217,7 @@ func get(ctx context.Context, url string) ([]byte, error) {
 // metricsAreRight wants at least one pod to be pending, and every duration of an eviction to be plausible in seconds.
 // Other stories are played meanwhile.
 func metricsAreRight(ctx context.Context, p *Play) (Finding, error) {
-	text, err := get(ctx, stageOf(p).replicas[0].MetricsURL())
-	if err != nil {
-		return Finding{}, err
-	}
-	parser := expfmt.NewTextParser(model.UTF8Validation)
-	metrics, err := parser.TextToMetricFamilies(strings.NewReader(string(text)))
+	metrics, err := scraped(ctx, stageOf(p).replicas[0])
 	if err != nil {
 		return Finding{}, err
 	}
@@ -374,23 +242,4 @@ func isPlausible(durations *dto.Histogram) bool {
 		}
 	}
 	return finite == count && sum > 0 && sum < float64(count)*240
-}
-
-// condition sets a condition of a node.
-func condition(node, kind string, status corev1.ConditionStatus) Step {
-	return func(ctx context.Context, p *Play) error {
-		patch := fmt.Appendf(nil, `{"status":{"conditions":[{"type":%q,"status":%q,"reason":"Played","lastTransitionTime":%q}]}}`,
-			kind, status, time.Now().UTC().Format(time.RFC3339))
-		_, err := p.Admin.CoreV1().Nodes().
-			Patch(ctx, p.NodeName(node), types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
-		return err
-	}
-}
-
-// heals wants a rule to take its taint off when the condition is over.
-func heals(node, kind, key string) Check {
-	return func(ctx context.Context, p *Play) (Finding, error) {
-		err := Steps(condition(node, kind, corev1.ConditionFalse), AwaitNoTaint(node, key))(ctx, p)
-		return Finding{Seen: fmt.Sprint("the taint of the rule: ", err), Right: err == nil}, nil
-	}
 }

@@ -90,20 +90,12 @@ var proofs = []proof{
 		name: "histories", says: "every random history and every sweep, in virtual time", minutes: 14,
 		seed: "fixed", commands: []command{histories}, withArgs: histories, pace: computes,
 	},
-	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
-	test("policies", "EvictionPolicies on a real control plane", 4, plane),
-	test("coexist", "next to the built-in, however it is marked, killed or restarted", 7, plane),
-	test("e2e", "a story for each promise, also the long ones, such as outages of the control plane", 15, plane),
-	test("restore", "evictions after etcd was restored from a snapshot", 2, plane, "bin/etcdutl"),
-	test("viewer", "what users may do with the role for reading, and with rights in one namespace", 1, plane),
-	test("questions", "ten questions of an engineer on call, each answered by one command", 2, plane),
+	test("e2e", "a story for each promise, also the long ones: outages, other leaders, what the built-in does, users", 30, plane, "bin/etcdutl", "bin/promtool"),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
 		packages: []string{"./test/rig/kubelets", "./test/kubelets"},
 	},
-	test("deployment", "the Deployment keeps Taintkeeper available", 1, plane),
-	test("cli", "commands that write, on a real API server", 3, plane),
 	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
 	test("web", "the pages of plans and simulations, and the board, in a browser", 3, plane, "needs"),
 	{
@@ -158,7 +150,7 @@ var proofs = []proof{
 	},
 	{
 		name: "compatibility", says: "the suites on another version of Kubernetes (KUBE=1.35)", minutes: 40, onDemand: true,
-		needs:    []string{plane, "build", "bin/promtool", "bin/helm", "bin/helm3", "bin/compatibility"},
+		needs:    []string{plane, "build", "bin/promtool", "bin/etcdutl", "bin/helm", "bin/helm3", "bin/compatibility"},
 		commands: []command{in("", "bin/compatibility")}, withArgs: in("", "bin/compatibility"),
 	},
 }
@@ -168,16 +160,16 @@ type change struct{ folders, proofs []string }
 
 // changes is the table of CONTRIBUTING.md. A folder of test/ also needs the proof of its name.
 var changes = []change{
-	needs("internal/controller/eviction internal/controller/backlog", "histories integration parity defects chaos kubelets"),
+	needs("internal/controller/eviction internal/controller/backlog", "histories e2e parity defects chaos kubelets"),
 	needs("taints verdict", "histories parity defects plans mutation"),
-	needs("internal/controller/policies internal/policy", "histories policies plans simulations kubelets"),
-	needs("internal/controller/coexist internal/controller/shadow", "histories coexist e2e stops try kubelets"),
+	needs("internal/controller/policies internal/policy", "histories e2e plans simulations kubelets"),
+	needs("internal/controller/coexist internal/controller/shadow", "histories e2e stops try kubelets"),
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
-	needs("internal/controller/rules", "histories integration coexist"),
-	needs("internal/cluster cmd/taintkeeper", "histories integration restore deployment chaos"),
-	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "cli plans questions simulations viewer web"),
-	needs("charts config api/v1alpha1", "integration chart deployment try"),
-	needs("test/rig", "rig integration e2e defects chaos kubelets"),
+	needs("internal/controller/rules", "histories e2e"),
+	needs("internal/cluster cmd/taintkeeper", "histories e2e chaos"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web"),
+	needs("charts config api/v1alpha1", "e2e chart try"),
+	needs("test/rig", "rig e2e defects chaos kubelets"),
 }
 
 func needs(folders, proofs string) change {

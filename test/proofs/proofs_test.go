@@ -118,15 +118,15 @@ func TestTheNightlyWorkflowRunsEveryProof(t *testing.T) {
 
 func TestTheProofsOfAChange(t *testing.T) {
 	for folder, want := range map[string][]string{
-		"internal/controller/coexist":         {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
-		"./internal/controller/coexist/":      {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
-		"internal/controller/coexist/hold.go": {"histories", "coexist", "e2e", "kubelets", "try", "stops"},
-		"test/rig/localcluster":               {"rig", "integration", "e2e", "kubelets", "defects", "chaos"},
+		"internal/controller/coexist":         {"histories", "e2e", "kubelets", "try", "stops"},
+		"./internal/controller/coexist/":      {"histories", "e2e", "kubelets", "try", "stops"},
+		"internal/controller/coexist/hold.go": {"histories", "e2e", "kubelets", "try", "stops"},
+		"test/rig/localcluster":               {"rig", "e2e", "kubelets", "defects", "chaos"},
 		"test/stops":                          {"stops"},
 		"docs":                                nil,
 		"internal/controller/coexistence":     nil,
 		"test/parity/conformance/main.go":     {"parity"},
-		"internal/controller":                 {"histories", "integration", "policies", "coexist", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
+		"internal/controller":                 {"histories", "e2e", "kubelets", "try", "plans", "simulations", "parity", "defects", "chaos", "stops"},
 	} {
 		if got := forFolder(folder); !slices.Equal(got, want) {
 			t.Errorf("a change in %s needs %q, want %q", folder, got, want)
@@ -157,8 +157,8 @@ func TestTheStepsOfAProof(t *testing.T) {
 		args  []string
 		want  []string
 	}{
-		{"coexist", nil, []string{"go test -race -timeout=90m -p=1 -count=1 ./test/coexist"}},
-		{"coexist", []string{"-run=Held"}, []string{"go test -v -timeout=0 -count=1 ./test/coexist -run=Held"}},
+		{"e2e", nil, []string{"go test -race -timeout=90m -p=1 -count=1 ./test/e2e"}},
+		{"e2e", []string{"-run=Health"}, []string{"go test -v -timeout=0 -count=1 ./test/e2e -run=Health"}},
 		{"plans", nil, []string{"go test -race -timeout=90m -p=1 -count=1 ./test/plan -args -seed=1294"}},
 		{"plans", []string{"-rounds=40"}, []string{"go test -v -timeout=0 -count=1 ./test/plan -args -seed=1294 -rounds=40"}},
 		{"chaos", nil, []string{

@@ -12,24 +12,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
+	rig "github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
 // another is the key of a second taint.
 const another = "test/another"
 
-func tolerating(key string, seconds *int64) corev1.Toleration {
-	return corev1.Toleration{
-		Key: key, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute, TolerationSeconds: seconds,
-	}
-}
-
-func tolerations(all ...corev1.Toleration) []corev1.Toleration { return all }
-
 // hostile are acts that once made the built-in delete pods that should stay.
 var hostile = []act{
 	{
 		name:    "the taint that set the built-in's timer goes early, all taints later, clean stop",
-		setting: setting{tolerations: tolerations(tolerating(key, new(int64(15))), tolerating(another, new(int64(3600))))},
+		setting: setting{tolerate: []func(*corev1.Pod){rig.Tolerating(key, 15), rig.Tolerating(another, 3600)}},
 		play: func(s *scene) {
 			s.taint()
 			s.taintAlso(another)
@@ -58,14 +51,12 @@ var hostile = []act{
 	},
 	{
 		name:    "tolerationSeconds end during a clean stop, and the nodes are untainted then",
-		setting: setting{oneReplica: true, tolerations: tolerations(tolerating(key, new(int64(15))))},
+		setting: setting{oneReplica: true, tolerate: []func(*corev1.Pod){rig.Tolerating(key, 15)}},
 		play:    func(s *scene) { s.endDuringStop(s.untaint) },
 	},
 	{
-		name: "the same, and a taint that the pods tolerate stays",
-		setting: setting{
-			oneReplica: true, tolerations: tolerations(tolerating(key, new(int64(15))), tolerating(another, nil)),
-		},
+		name:    "the same, and a taint that the pods tolerate stays",
+		setting: setting{oneReplica: true, tolerate: []func(*corev1.Pod){rig.Tolerating(key, 15), rig.Indefinitely(another)}},
 		play: func(s *scene) {
 			s.taintAlso(another)
 			s.endDuringStop(s.untaint)
@@ -73,12 +64,12 @@ var hostile = []act{
 	},
 	{
 		name:    "tolerationSeconds end during a clean stop, and the nodes are drained then",
-		setting: setting{oneReplica: true, tolerations: tolerations(tolerating(key, new(int64(15))))},
+		setting: setting{oneReplica: true, tolerate: []func(*corev1.Pod){rig.Tolerating(key, 15)}},
 		play:    func(s *scene) { s.endDuringStop(s.drain) },
 	},
 	{
 		name:    "tolerationSeconds end during a rolling update of one replica, untainted then, clean stop",
-		setting: setting{oneReplica: true, tolerations: tolerations(tolerating(key, new(int64(15))))},
+		setting: setting{oneReplica: true, tolerate: []func(*corev1.Pod){rig.Tolerating(key, 15)}},
 		play: func(s *scene) {
 			s.endDuringStop(func() { s.untaint(); s.start("second") })
 			s.after(25 * time.Second)
@@ -87,7 +78,7 @@ var hostile = []act{
 	},
 	{
 		name:    "the leader is killed, and the pods tolerate the taint forever before the standby leads, clean stop",
-		setting: setting{tolerations: tolerations(tolerating(key, new(int64(10))))},
+		setting: setting{tolerate: []func(*corev1.Pod){rig.Tolerating(key, 10)}},
 		play: func(s *scene) {
 			s.taint()
 			s.after(8 * time.Second)
@@ -111,7 +102,7 @@ var hostile = []act{
 	},
 	{
 		name:    "untainted, another leader, another pod of each node is due, clean stop",
-		setting: setting{oneReplica: true, tolerations: tolerations(tolerating(another, nil))},
+		setting: setting{oneReplica: true, tolerate: []func(*corev1.Pod){rig.Indefinitely(another)}},
 		play: func(s *scene) {
 			s.addOthers()
 			s.taint()
@@ -215,9 +206,7 @@ func (s *scene) tolerateIndefinitely() {
 func (s *scene) addOthers() {
 	s.t.Helper()
 	for _, node := range s.nodes[:tainted] {
-		_, err := s.Pod(s.t.Context(), "other-"+node, node, func(pod *corev1.Pod) {
-			pod.Spec.Tolerations = tolerations(tolerating(key, nil))
-		})
+		_, err := s.Pod(s.t.Context(), "other-"+node, node, rig.Indefinitely(key))
 		await.Must(s.t, err)
 	}
 }

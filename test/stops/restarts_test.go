@@ -9,7 +9,6 @@ import (
 	"slices"
 	"time"
 
-	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
-	"github.com/taintkeeper/taintkeeper/test/admission"
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 )
 
@@ -27,7 +25,7 @@ var waits = []struct {
 	keep func(s *scene) (end func())
 }{
 	{"a policy holds the pods", (*scene).hold},
-	{"a webhook refuses to delete the pods", (*scene).refuseDeletes},
+	{"an admission policy refuses to delete the pods", (*scene).refuseDeletes},
 	{"the pods' budget allows nothing", (*scene).allowNothing},
 }
 
@@ -140,35 +138,14 @@ func (s *scene) allowNothing() (end func()) {
 	return remove
 }
 
-// refuseDeletes refuses all deletes of the scene's pods, those of the built-in, too, until end is called.
+// refuseDeletes lets a policy refuse all deletes of the scene's pods, those of the built-in, too, until end is called.
 func (s *scene) refuseDeletes() (end func()) {
 	s.t.Helper()
-	webhook, err := admission.Serve(func(context.Context, *metav1.PartialObjectMetadata) *metav1.Status {
-		return &metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "not now"}
-	})
+	pods, err := admin.CoreV1().Pods(s.Namespace).List(s.t.Context(), metav1.ListOptions{Limit: 1})
 	await.Must(s.t, err)
-	s.t.Cleanup(func() { await.Must(s.t, webhook.Close()) })
-	configs := admin.AdmissionregistrationV1().ValidatingWebhookConfigurations()
-	_, err = configs.Create(s.t.Context(), &admissionregistrationv1.ValidatingWebhookConfiguration{
-		ObjectMeta: metav1.ObjectMeta{Name: s.Namespace},
-		Webhooks: []admissionregistrationv1.ValidatingWebhook{{
-			Name: "refuse.deletes.test", AdmissionReviewVersions: []string{"v1"},
-			SideEffects: new(admissionregistrationv1.SideEffectClassNone),
-			ClientConfig: admissionregistrationv1.WebhookClientConfig{
-				URL: &webhook.URL, CABundle: webhook.Bundle,
-			},
-			NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelMetadataName: s.Namespace}},
-			Rules: []admissionregistrationv1.RuleWithOperations{{
-				Operations: []admissionregistrationv1.OperationType{admissionregistrationv1.Delete},
-				Rule:       admissionregistrationv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"pods"}},
-			}},
-		}},
-	}, metav1.CreateOptions{})
+	allow, err := s.RefuseDeletes(s.t.Context(), &pods.Items[0])
 	await.Must(s.t, err)
-	end = func() {
-		ctx := context.WithoutCancel(s.t.Context())
-		await.Must(s.t, client.IgnoreNotFound(configs.Delete(ctx, s.Namespace, metav1.DeleteOptions{})))
-	}
+	end = func() { await.Must(s.t, allow()) }
 	s.t.Cleanup(end)
 	return end
 }

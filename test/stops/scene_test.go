@@ -45,9 +45,9 @@ type setting struct {
 	credentials bool // --use-service-account-credentials
 	// alone leaves Taintkeeper out.
 	alone bool
-	// tolerations of the pods. slow pods take 20 s to end. bare pods have no controller.
-	tolerations []corev1.Toleration
-	slow, bare  bool
+	// tolerate is what lets the pods tolerate taints. slow pods take 20 s to end. bare pods have no controller.
+	tolerate   []func(*corev1.Pod)
+	slow, bare bool
 	// oneReplica leaves the standby out.
 	oneReplica bool
 	// ahead is the time by which the wall clocks of the replicas are ahead, and managerAhead the same for
@@ -197,8 +197,12 @@ func (s *scene) deploy() {
 		TopologySpreadConstraints: []corev1.TopologySpreadConstraint{{
 			MaxSkew: 1, TopologyKey: corev1.LabelHostname, WhenUnsatisfiable: corev1.ScheduleAnyway, LabelSelector: selector,
 		}},
-		Tolerations: s.tolerations,
 	}}
+	var pod corev1.Pod
+	for _, tolerates := range s.tolerate {
+		tolerates(&pod)
+	}
+	template.Spec.Tolerations = pod.Spec.Tolerations
 	if s.slow {
 		template.Annotations = map[string]string{"pod-delete.stage.kwok.x-k8s.io/delay": "20s"}
 		template.Spec.TerminationGracePeriodSeconds = new(int64(30))

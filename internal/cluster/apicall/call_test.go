@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"math"
 	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
@@ -135,6 +138,28 @@ func TestTheTimeThatTheAPIServerNamesIsTheBackoff(t *testing.T) {
 	for seconds, want := range map[int]time.Duration{7: 7 * time.Second, 3600: 5 * time.Minute} {
 		if got := Backoff(1, busy(seconds)); got != want {
 			t.Errorf("%v after an answer that names %d s, want %v", got, seconds, want)
+		}
+	}
+}
+
+// client-go would wait for that time and repeat the call itself.
+func TestACallThatIsAnsweredWithARetryAfterFailsAtOnceAndSaysWhen(t *testing.T) {
+	for code, tooMany := range map[int]bool{http.StatusTooManyRequests: true, http.StatusServiceUnavailable: false} {
+		var calls atomic.Int32
+		server := httptest.NewServer(http.HandlerFunc(func(writer http.ResponseWriter, _ *http.Request) {
+			calls.Add(1)
+			writer.Header().Set("Retry-After", "7")
+			writer.WriteHeader(code)
+		}))
+		defer server.Close()
+		client, err := kubernetes.NewForConfig(Config(&rest.Config{Host: server.URL}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = client.CoreV1().Pods("d").Delete(t.Context(), "p", metav1.DeleteOptions{})
+		seconds, named := apierrors.SuggestsClientDelay(err)
+		if calls.Load() != 1 || !named || seconds != 7 || apierrors.IsTooManyRequests(err) != tooMany {
+			t.Errorf("%d calls, answered by %v, which names %d s", calls.Load(), err, seconds)
 		}
 	}
 }

@@ -624,7 +624,7 @@ func TestOtherWritersOfANode(t *testing.T) {
 			w.wantGone("deadlock")
 		},
 		// NodeRestriction keeps kubelets from taints and from such labels, and from nothing else of their nodes' metadata
-		// that matters here: see test/integration.
+		// that matters here: see test/e2e.
 		"nothing that a kubelet may write takes a taint off": func(w *world) {
 			w.addZone("a", 3)
 			w.addRule("deadlock")

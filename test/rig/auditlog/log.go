@@ -35,6 +35,9 @@ var (
 	Changes Policy
 )
 
+// Users is the group of users all of whose calls [Changes] logs, without bodies.
+const Users = "taintkeeper-tests"
+
 // Lines are complete lines of an API server's audit log. It has one for each answered call, in the order of the
 // answers.
 type Lines []byte

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package localcluster runs a real Kubernetes control plane on the loopback interface, for the demo, the
-// integration tests and the benchmarks: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as
+// Package localcluster runs a real Kubernetes control plane on the loopback interface, for the demo,
+// tests and benchmarks: etcd, kube-apiserver, kube-controller-manager and kube-scheduler as
 // they are released, and kwok, which simulates the nodes and their pods. On request it also runs
 // bin/taintkeeper as its service account.
 //

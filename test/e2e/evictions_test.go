@@ -9,8 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/internal/controller/shadow"
@@ -29,8 +27,8 @@ const (
 
 // TestEvictions plays Taintkeeper instead of the built-in taint-eviction-controller.
 func TestEvictions(t *testing.T) {
-	play(t, cast{without: "-taint-eviction-controller,-node-lifecycle-controller,-pod-garbage-collector-controller", replicas: 1},
-		slices.Concat(scenarios.All, evictions)...)
+	play(t, cast{without: onlyOurs, replicas: 1},
+		slices.Concat(scenarios.All, evictions, callByCall, policies)...)
 }
 
 var evictions = []Scenario{
@@ -95,48 +93,6 @@ var evictions = []Scenario{
 		Promised: []Check{isPending("pod"), isOnBoard("pod")},
 	},
 	{
-		Name:  "a policy holds pods until it is deleted",
-		Given: []Step{Alone("pod")},
-		When: []Step{
-			whileFollowed(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionHold}, Taint("pod", "gone"), Held(1), keptAlive("pod"), After(2*time.Second)),
-		},
-	},
-	{
-		Name:  "a pause stops evictions until it is over",
-		Given: []Step{Alone("pod")},
-		When:  []Step{whilePaused(Taint("pod", "gone"), After(3*time.Second))},
-	},
-	{
-		Name:  "a policy asks a PodDisruptionBudget",
-		Given: []Step{Simulated("node"), ready("node", "web", 3), budget("web", 2)},
-		When: []Step{
-			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), Held(2), After(3 * time.Second),
-		},
-		Promised: []Check{leftBy(1, "create pods/eviction")},
-	},
-	{
-		Name:  "a policy sets a pace",
-		Given: []Step{Node("node"), Crowd("node", 3)},
-		When: []Step{
-			Follow(v1alpha1.EvictionPolicySpec{
-				Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: metav1.Duration{Duration: 10 * time.Second}},
-			}),
-			Taint("node", "gone"),
-		},
-		Promised: []Check{apart(3, 10*time.Second)},
-	},
-	{
-		Name:  "a breaker stops evictions when too many pods are due",
-		Given: []Step{Node("node"), Crowd("node", 4)},
-		When: []Step{
-			Follow(v1alpha1.EvictionPolicySpec{
-				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
-			}),
-			Taint("node", "gone"), tripped, After(3 * time.Second),
-		},
-		Promised: []Check{leftBy(0, "delete pods")},
-	},
-	{
 		Name:     "a rule turns a condition into a taint, and back",
 		Given:    []Step{Alone("pod", scene.Tolerating("example.com/broken", 3)), rule("pod", "Broken", "example.com/broken")},
 		When:     []Step{condition("pod", "Broken", corev1.ConditionTrue), AwaitTaint("pod", "example.com/broken")},
@@ -146,7 +102,7 @@ var evictions = []Scenario{
 
 // TestShadow plays shadow mode next to the built-in, before anything keeps that from evicting.
 func TestShadow(t *testing.T) {
-	play(t, cast{replicas: 1, args: []string{"--shadow"}}, shadows...)
+	play(t, cast{replicas: 1, args: []string{"--shadow"}}, append(slices.Clone(shadows), metricsOfShadow)...)
 }
 
 var shadows = []Scenario{
@@ -160,51 +116,9 @@ var shadows = []Scenario{
 	{
 		Name:     "an eviction that a webhook refused for a moment is never carried out, and the report says so",
 		Given:    []Step{Alone("forgotten")},
-		When:     []Step{WhileRefused(Taint("forgotten", "gone"), givesUp("forgotten")), After(shadow.MissedAfter)},
+		When:     []Step{WhileRefused(Taint("forgotten", "gone"), refused("forgotten", builtInTries, theBuiltIns)), After(shadow.MissedAfter)},
 		Promised: []Check{reportedNever("forgotten")},
 		Alone:    true,
 		Long:     true,
-	},
-}
-
-// TestNextToTheBuiltIn plays two replicas of Taintkeeper next to a kube-controller-manager whose flags nobody changed.
-func TestNextToTheBuiltIn(t *testing.T) {
-	play(t, cast{replicas: 2, coexist: true}, nextToTheBuiltIn...)
-}
-
-// The stories that are alone are played in this order: while the built-in may still work on evictions of a story, it may
-// not evict in the next one either.
-var nextToTheBuiltIn = []Scenario{
-	{
-		Name: "every eviction is ours, and the built-in marks no pod",
-		Given: []Step{
-			Node("tainted"), countdowns("tainted", 5), Crowd("tainted", 20), On("tainted", "stays", scene.Indefinitely("")),
-		},
-		When:     []Step{Taint("tainted", "gone")},
-		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn},
-	},
-	{
-		Name:     "Taintkeeper dies, and the built-in evicts again",
-		Given:    []Step{Alone("pod")},
-		When:     []Step{killKeeper, letGo, Taint("pod", "gone"), Gone("pod")},
-		Promised: []Check{leftByBuiltIn("pod")},
-		Alone:    true,
-	},
-	{
-		Name:     "the leader is killed in mid-countdown, and its standby keeps the deadlines",
-		Given:    []Step{Node("tainted"), countdowns("tainted", 30)},
-		When:     []Step{Taint("tainted", "gone"), After(3 * time.Second), killLeader},
-		Promised: []Check{ByRule, ByContestant, untouchedByBuiltIn, leaderSaysWhatItRuns},
-		Alone:    true,
-	},
-	{
-		Name:  "an untaint and a clean stop in a storm: the built-in deletes nothing that stays",
-		Given: []Step{Node("tainted"), Crowd("tainted", 40)},
-		When: []Step{
-			WhileRefused(Taint("tainted", "gone"), After(3*time.Second), Untaint("tainted", "gone")),
-			stopKeeper, After(clockValid + 15*time.Second),
-		},
-		Promised: []Check{untouchedByBuiltIn, allStay},
-		Alone:    true,
 	},
 }
