@@ -33,15 +33,15 @@ type scheduler struct {
 	ctx    context.Context
 	taints tainter
 	cordon fwk.FilterPlugin
-	log    *untolerated
+	log    *logbook
 }
 
 // newScheduler makes the plugins with the feature gate as it is set: one takes it from its configuration, the other from
 // the process.
 func newScheduler(t *testing.T, operators bool) *scheduler {
 	t.Helper()
-	s := &scheduler{log: &untolerated{}}
-	s.ctx = klog.NewContext(t.Context(), logr.New(s.log))
+	s := &scheduler{log: &logbook{}}
+	s.ctx = klog.NewContext(t.Context(), s.log.logger())
 	config := feature.Features{EnableTaintTolerationComparisonOperators: operators}
 	taints, err := tainttoleration.New(s.ctx, nil, nil, config)
 	if err != nil {
@@ -130,21 +130,27 @@ func (s *scheduler) normalize(raw []int64) ([]int64, error) {
 	return normalized, nil
 }
 
-// untolerated is a log that keeps the taint which the plugin names last. It is not safe for concurrent use.
-type untolerated struct {
+// logbook is a log that counts its lines, and keeps the taint that the plugin names last. It is not safe for concurrent
+// use.
+type logbook struct {
+	lines int
 	taint corev1.Taint
 }
 
-func (u *untolerated) Info(_ int, _ string, keysAndValues ...any) {
+func (l *logbook) logger() logr.Logger { return logr.New(l) }
+
+// Info implements logr.LogSink.
+func (l *logbook) Info(_ int, _ string, keysAndValues ...any) {
+	l.lines++
 	for i := 0; i+1 < len(keysAndValues); i += 2 {
 		if taint, ok := keysAndValues[i+1].(corev1.Taint); ok && keysAndValues[i] == "untoleratedTaint" {
-			u.taint = taint
+			l.taint = taint
 		}
 	}
 }
 
-func (u *untolerated) Init(logr.RuntimeInfo)          {}
-func (u *untolerated) Enabled(int) bool               { return true }
-func (u *untolerated) Error(error, string, ...any)    {}
-func (u *untolerated) WithValues(...any) logr.LogSink { return u }
-func (u *untolerated) WithName(string) logr.LogSink   { return u }
+func (l *logbook) Init(logr.RuntimeInfo)          {}
+func (l *logbook) Enabled(int) bool               { return true }
+func (l *logbook) Error(error, string, ...any)    { l.lines++ }
+func (l *logbook) WithValues(...any) logr.LogSink { return l }
+func (l *logbook) WithName(string) logr.LogSink   { return l }
