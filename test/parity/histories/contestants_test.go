@@ -22,7 +22,6 @@ import (
 	"k8s.io/client-go/informers"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -45,11 +44,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// ours is Taintkeeper's complete controller of evictions. It knows the API server's clock.
-func ours(ctx context.Context, w *world) error { return oursWith(ctx, w.client) }
+// contestant works in a world, from its start until the context ends: one process of a controller.
+type contestant func(ctx context.Context, w *world) error
 
-func oursWith(ctx context.Context, client kubernetes.Interface) error {
-	return runEvictor(ctx, eviction.Config{Client: client, Clock: toldClock(ctx), Rule: matching()})
+// ours is Taintkeeper's complete controller of evictions. It knows the API server's clock.
+func ours(ctx context.Context, w *world) error {
+	clock := toldClock(ctx)
+	caches := caches.New(w.client, clock, false)
+	evictor, err := eviction.New(eviction.Config{Client: w.client, Clock: clock, Rule: matching(), Nodes: caches.Nodes, Pods: caches.Pods})
+	if err != nil {
+		return fmt.Errorf("assemble the Evictor: %w", err)
+	}
+	return caches.With(evictor.Run)(ctx)
 }
 
 // matching is the rule with the feature gates of upstream's controller.
@@ -69,41 +75,19 @@ func toldClock(ctx context.Context) *timeline.Clock {
 	return clock
 }
 
-// runEvictor runs an Evictor with caches of its own.
-func runEvictor(ctx context.Context, config eviction.Config) error {
-	if config.Clock == nil {
-		config.Clock = &timeline.Clock{}
-	}
-	caches := caches.New(config.Client, config.Clock, false)
-	config.Nodes, config.Pods = caches.Nodes, caches.Pods
-	evictor, err := eviction.New(config)
-	if err != nil {
-		return fmt.Errorf("assemble the Evictor: %w", err)
-	}
-	return caches.With(evictor.Run)(ctx)
-}
-
 // upstream is kube-controller-manager's taint-eviction controller, with the index that it needs and that there the
 // node-lifecycle controller or the daemonset controller adds.
-func upstream(ctx context.Context, w *world) error { return upstreamWith(ctx, w.client) }
-
-func upstreamWith(ctx context.Context, client kubernetes.Interface) error {
-	return runUpstream(ctx, client, cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			return []string{pod.Spec.NodeName}, nil
-		}
-		return nil, nil
-	}})
-}
-
-func runUpstream(ctx context.Context, client kubernetes.Interface, index cache.Indexers) error {
-	factory := informers.NewSharedInformerFactory(client, 0)
+func upstream(ctx context.Context, w *world) error {
+	factory := informers.NewSharedInformerFactory(w.client, 0)
 	defer factory.Shutdown()
 	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	index := cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
+		return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+	}}
 	if err := pods.Informer().AddIndexers(index); err != nil {
 		return fmt.Errorf("add the index: %w", err)
 	}
-	controller, err := tainteviction.New(ctx, client, pods, nodes, "taint-eviction-controller")
+	controller, err := tainteviction.New(ctx, w.client, pods, nodes, "taint-eviction-controller")
 	if err != nil {
 		return fmt.Errorf("make upstream's controller: %w", err)
 	}

@@ -13,16 +13,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// generateEvictions makes a history from a seed and an index.
+// generateEvictions makes a history.
 //
 // It keeps ties out, so that who came first is never a matter of the second's resolution: steps lie
 // on even seconds plus a fraction of 20 to 400 ms that no other step has, every timeAdded is an
 // even second, and tolerationSeconds that end within a history are odd. So whatever is due lies on
 // an odd second plus a step's fraction, or, where the second was rounded up, on an even second, at
 // least 20 ms before a step.
-func generateEvictions(seed, index uint64) *history {
+func generateEvictions(d dice) *history {
 	g := &evictionsGenerator{
-		dice:  newDice(seed, index),
+		dice:  d,
 		keys:  map[string][]string{},
 		pods:  map[string]*podSpec{},
 		nodes: map[string]bool{},

@@ -17,99 +17,61 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// predictDeletes says which pods a taint-eviction controller with the given defects deletes in a history,
-// and when. It is a discrete event simulation without client, clock and goroutine: every change is
-// seen, and every delete accepted, at the very instant at which it happens.
-func predictDeletes(h *history, has quirks) outcome {
-	return (&evictionsModel{quirks: has}).predict(h)
-}
+// predictDeletes says which pods a taint-eviction controller with the given defects deletes in a history, and when.
+func predictDeletes(h *history, has quirks) outcome { return newEvictionsModel(h, has, false) }
 
 // predictByTimers says what the plugin says that upstream deletes, and when.
-func predictByTimers(h *history) outcome {
-	return (&evictionsModel{quirks: evictions.all(), byTimers: true}).predict(h)
-}
+func predictByTimers(h *history) outcome { return newEvictionsModel(h, evictions.all(), true) }
 
-func (m *evictionsModel) predict(h *history) outcome {
-	m.cluster, m.deletes = newCluster(), outcome{}
-	m.cluster.begin(h)
+func newEvictionsModel(h *history, has quirks, byTimers bool) outcome {
+	m := &evictionsModel{process: newProcess(has), byTimers: byTimers}
 	m.cluster.nodeChanged = func(_, after *corev1.Node) { m.seeNode(after) }
 	m.cluster.podChanged = m.seePod
-	m.run(h)
-	return m.deletes
+	return simulate(h, m)
 }
 
-// evictionsModel is a cluster and a controller with some defects, at an instant.
+// evictionsModel is a controller of evictions with some defects.
 type evictionsModel struct {
-	quirks   quirks
+	process
+
 	byTimers bool // builtin.Timers decides when pods leave
-	cluster  *cluster
-	at       time.Duration
-	deletes  outcome
 
-	// What the controller's process knows. A restart forgets it.
-	running  bool
-	blind    bool // it does not see pods
-	nodes    map[string]*knownNode
-	pods     map[string]*knownPod
-	stamps   map[string]time.Duration // by node: when timeAdded is to be written
-	stamped  map[string]stamped       // by node
-	relistAt time.Duration
+	// What the process knows. A restart forgets it.
+	nodes   map[string]*knownNode
+	pods    map[string]*knownPod
+	stamps  map[string]time.Duration // by node: when timeAdded is to be written
+	stamped map[string]stamped       // by node
+	listed  time.Duration            // the end of the blindness after which pods were listed last
 }
 
-// run lets things happen in their order until the history ends. Only things that follow from each
-// other happen at once, and pods that must leave do so first.
-func (m *evictionsModel) run(h *history) {
-	occasions, end := h.occasions(), h.end()
-	m.relistAt = never
-	for {
-		upcoming := never
-		if len(occasions) > 0 {
-			upcoming = occasions[0].at
-		}
-		key, due := m.nextDue()
-		node, stamp := m.nextStamp()
-		removal := m.cluster.nextRemoval()
-		m.at = max(m.at, min(due, removal, stamp, m.relistAt, upcoming))
-		switch {
-		case m.at > end:
-			return
-		case due <= m.at:
-			m.evict(key)
-		case removal <= m.at:
-			m.cluster.removeEnded(m.at)
-		case stamp <= m.at:
-			m.stamp(node)
-		case m.relistAt <= m.at:
-			m.relist()
-		default:
-			m.take(occasions[0])
-			occasions = occasions[1:]
-		}
-		m.remember()
+// blind reports whether pods cannot be seen.
+func (m *evictionsModel) blind() bool { return m.listed != m.cluster.blindUntil }
+
+func (m *evictionsModel) next() time.Duration {
+	_, due := m.nextDue()
+	_, stamp := m.nextStamp()
+	if m.blind() {
+		return min(due, stamp, m.cluster.blindUntil)
 	}
+	return min(due, stamp)
 }
 
-func (m *evictionsModel) take(next occasion) {
+// act lets pods that must leave do so first.
+func (m *evictionsModel) act() {
+	key, due := m.nextDue()
+	node, stamp := m.nextStamp()
 	switch {
-	case next.starts:
-		m.start()
-		return
-	case next.kills():
-		m.running = false
-		return
+	case due <= m.now:
+		m.evict(key)
+	case stamp <= m.now:
+		m.stamp(node)
+	default:
+		m.relist()
 	}
-	if creates, ok := next.step.Do.(create); ok && creates.Unseen {
-		m.blind, m.relistAt = true, m.at+blindFor
-	}
-	m.cluster.happen(next)
 }
 
-// start begins a process, which lists nodes and pods first.
+// start lists nodes and pods.
 func (m *evictionsModel) start() {
-	if m.running {
-		return
-	}
-	m.running = true
 	m.nodes, m.pods = map[string]*knownNode{}, map[string]*knownPod{}
 	m.stamps, m.stamped = map[string]time.Duration{}, map[string]stamped{}
 	for _, node := range sorted(m.cluster.nodes) {
@@ -122,10 +84,7 @@ func (m *evictionsModel) start() {
 
 // relist ends a blindness: what is not listed is gone.
 func (m *evictionsModel) relist() {
-	m.blind, m.relistAt = false, never
-	if !m.running {
-		return
-	}
+	m.listed = m.cluster.blindUntil
 	for key, known := range m.pods {
 		listed := m.cluster.pods[known.object.Name]
 		if listed == nil || m.key(listed) != key {
@@ -140,9 +99,6 @@ func (m *evictionsModel) relist() {
 // nextDue returns the pod that must leave next. A pod that was due in the past leaves now.
 func (m *evictionsModel) nextDue() (key string, due time.Duration) {
 	due = never
-	if !m.running {
-		return "", due
-	}
 	for other, known := range m.pods {
 		if at := m.leavesAt(known); at < due || at == due && other < key {
 			key, due = other, at
@@ -159,8 +115,8 @@ func (m *evictionsModel) evict(key string) {
 	if pod == nil || pod.UID != known.object.UID && !m.quirks.has(byName) {
 		return
 	}
-	m.deletes.deleted(string(pod.UID), m.at)
-	m.cluster.delete(pod.Name, m.at)
+	m.seen.deleted(string(pod.UID), m.now)
+	m.cluster.delete(pod.Name, m.now)
 }
 
 // excluded reports whether a pod is never evicted.
@@ -223,7 +179,7 @@ func afterEpoch(instant time.Time) time.Duration {
 	return min(instant.Sub(epoch), ages)
 }
 
-func (m *evictionsModel) now() oracle.Span { return oracle.At(epoch.Add(m.at)) }
+func (m *evictionsModel) sight() oracle.Span { return oracle.At(epoch.Add(m.now)) }
 
 // overflowed is when a pod leaves if its shortest tolerationSeconds, which end in ages, are counted in 64-bit
 // nanoseconds. A product that is negative counts as tolerated indefinitely.
@@ -258,7 +214,7 @@ func (m *evictionsModel) counts(known *knownPod, taint oracle.Taint) oracle.Tain
 			break
 		}
 		if !ok {
-			begun = m.now()
+			begun = m.sight()
 		}
 		values[i].Since = begun
 	}
@@ -298,10 +254,10 @@ func (m *evictionsModel) look(known *knownPod) {
 	}
 }
 
-// remember notes for which taints a pod must leave, and since when. The countdown of a controller that knows nothing
+// settle notes for which taints a pod must leave, and since when. The countdown of a controller that knows nothing
 // else begins at that time.
-func (m *evictionsModel) remember() {
-	if !m.running || !m.quirks.has(fromSight) || m.quirks.has(frozen) {
+func (m *evictionsModel) settle() {
+	if !m.quirks.has(fromSight) || m.quirks.has(frozen) {
 		return
 	}
 	for _, known := range m.pods {
@@ -364,7 +320,7 @@ func (m *evictionsModel) key(pod *corev1.Pod) string {
 
 // seePod tells the process of a change of a pod.
 func (m *evictionsModel) seePod(before, after *corev1.Pod) {
-	if !m.running || m.blind {
+	if !m.running || m.blind() {
 		return
 	}
 	if after == nil {
@@ -373,7 +329,7 @@ func (m *evictionsModel) seePod(before, after *corev1.Pod) {
 	}
 	known := m.pods[m.key(after)]
 	if known == nil {
-		known = &knownPod{object: after, seen: m.now(), work: never, carried: never}
+		known = &knownPod{object: after, seen: m.sight(), work: never, carried: never}
 		m.pods[m.key(after)] = known
 		m.look(known)
 		return
@@ -386,7 +342,7 @@ func (m *evictionsModel) seePod(before, after *corev1.Pod) {
 	}
 	known.object = after
 	if moved || other {
-		known.seen = m.now()
+		known.seen = m.sight()
 	}
 	if news {
 		m.look(known)
@@ -409,7 +365,7 @@ func (m *evictionsModel) seeNode(node *corev1.Node) {
 		return
 	}
 	if _, ok := m.stamps[node.Name]; !ok {
-		m.stamps[node.Name] = m.at + stampAfter
+		m.stamps[node.Name] = m.now + stampAfter
 	}
 	for _, known := range m.pods {
 		if known.object.Spec.NodeName != node.Name {
@@ -436,14 +392,14 @@ func (m *evictionsModel) know(before *knownNode, object *corev1.Node) []oracle.T
 		known = before.taints
 	}
 	if !m.quirks.has(apart) {
-		return oracle.Next(known, oracle.Version{At: m.now(), Taints: object.Spec.Taints})
+		return oracle.Next(known, oracle.Version{At: m.sight(), Taints: object.Spec.Taints})
 	}
 	var all []oracle.Taint
 	for _, unreachable := range []bool{false, true} { // as two nodes, of which each has one of the two names
 		other := func(key string) bool { return (key == corev1.TaintNodeUnreachable) != unreachable }
 		all = append(all, oracle.Next(
 			slices.DeleteFunc(slices.Clone(known), func(taint oracle.Taint) bool { return other(taint.Key) }),
-			oracle.Version{At: m.now(), Taints: slices.DeleteFunc(slices.Clone(object.Spec.Taints),
+			oracle.Version{At: m.sight(), Taints: slices.DeleteFunc(slices.Clone(object.Spec.Taints),
 				func(taint corev1.Taint) bool { return other(taint.Key) })},
 		)...)
 	}
@@ -490,7 +446,7 @@ func (s stamped) rest() time.Duration { return stampAgain << (s.times - 1) }
 // which a countdown starts when it sees the taint writes none.
 func (m *evictionsModel) nextStamp() (node string, at time.Duration) {
 	at = never
-	if !m.running || m.quirks.has(fromSight) {
+	if m.quirks.has(fromSight) {
 		return "", at
 	}
 	for other, stamp := range m.stamps {
@@ -515,14 +471,14 @@ func (m *evictionsModel) stamp(name string) {
 		return
 	}
 	past, again := m.stamped[name]
-	if again && m.at < past.last+past.rest() {
+	if again && m.now < past.last+past.rest() {
 		m.stamps[name] = past.last + past.rest()
 		return
 	}
-	if again && m.at > past.last+2*past.rest() {
+	if again && m.now > past.last+2*past.rest() {
 		past.times = 0
 	}
-	m.stamped[name] = stamped{past.times + 1, m.at}
+	m.stamped[name] = stamped{past.times + 1, m.now}
 	after := *m.cluster.nodes[name]
 	after.Spec.Taints = slices.Clone(after.Spec.Taints)
 	for i, taint := range known.taints {
@@ -543,7 +499,7 @@ func (m *evictionsModel) stamp(name string) {
 // lookByTimers looks at a pod on a tainted node as builtin.Timers says that upstream does.
 func (m *evictionsModel) lookByTimers(known *knownPod, node *knownNode) {
 	timers := builtin.Timers{Rule: matching()}
-	now := epoch.Add(m.at)
+	now := epoch.Add(m.now)
 	var timer verdict.Verdict
 	if known.work != never {
 		timer.Leaves, timer.Due = true, epoch.Add(known.work)

@@ -4,10 +4,12 @@
 package histories
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -15,12 +17,24 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/klog/v2"
+
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	// One of client-go's error handlers sleeps until a little after the previous error of the process: another bubble's
+	// error, whose virtual time may be ahead by minutes.
+	utilruntime.ErrorHandlers = nil
+	m.Run()
+}
+
 // game is which histories are played to whom, and what must come of them.
 type game struct {
-	generate func(seed, index uint64) *history
+	generate func(dice) *history
 	// ours and upstream play. Wrong ones show that a game can find something.
 	ours, upstream contestant
 	outcome        func(*world) outcome
@@ -28,7 +42,7 @@ type game struct {
 	rule func(h *history, ours outcome) outcome
 	// model says what a controller with some quirks does, which looks at all nodes when upstream did.
 	model func(h *history, passes []time.Duration, has quirks) outcome
-	// timers says what the plugin says that upstream does, if it says something.
+	// timers says what the plugin says that upstream does; nil if it says nothing.
 	timers func(*history) outcome
 	// agree reports whether upstream does what the rule says.
 	agree func(rule, upstream []look) bool
@@ -45,8 +59,6 @@ const none quirks = 0
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }
 
-func (q quirks) size() int { return bits.OnesCount(uint(q)) }
-
 func (g *game) all() quirks { return 1<<len(g.quirks) - 1 }
 
 // names says which quirks are in a set. Without any, only the passes of the node-lifecycle controller make a difference.
@@ -62,8 +74,6 @@ func (g *game) names(set quirks) string {
 	}
 	return strings.Join(names, " + ")
 }
-
-func smallFirst(a, b quirks) int { return cmp.Or(cmp.Compare(a.size(), b.size()), cmp.Compare(a, b)) }
 
 // trial is one history, played to both contestants.
 type trial struct {
@@ -118,33 +128,30 @@ const (
 	timersAreWrong        kind = "upstream differs from builtin.Timers, by which the plugin answers"
 )
 
-// fault is something wrong with a trial.
-type fault struct {
-	kind kind
-	name string // of a node, or a pod's UID
+// faults returns what is wrong with what a trial says about a pod or a node.
+func (t *trial) faults(name string) (kinds []kind) {
+	if !equal(t.ours[name], t.rule[name], exactly) {
+		kinds = append(kinds, oursBreaksTheRule)
+	}
+	if !equal(t.upstream[name], t.model[name], exactly) {
+		kinds = append(kinds, upstreamIsUnexplained)
+	}
+	if t.timers != nil && !equal(t.upstream[name], t.timers[name], exactly) {
+		kinds = append(kinds, timersAreWrong)
+	}
+	return kinds
 }
 
-func (f fault) String() string { return f.name + ": " + string(f.kind) }
-
-// faults returns everything wrong with a trial.
-func (t *trial) faults() []fault {
-	var faults []fault
+// check returns an error if something of one of the kinds is wrong with a trial, of any kind if none is named.
+func (t *trial) check(kinds ...kind) error {
 	for _, name := range t.names() {
-		if !equal(t.ours[name], t.rule[name], exactly) {
-			faults = append(faults, fault{oursBreaksTheRule, name})
-		}
-		if !equal(t.upstream[name], t.model[name], exactly) {
-			faults = append(faults, fault{upstreamIsUnexplained, name})
-		}
-		if t.timers != nil && !equal(t.upstream[name], t.timers[name], exactly) {
-			faults = append(faults, fault{timersAreWrong, name})
+		for _, fault := range t.faults(name) {
+			if len(kinds) == 0 || slices.Contains(kinds, fault) {
+				return fmt.Errorf("%s: %s\n%s", name, fault, t.table())
+			}
 		}
 	}
-	return faults
-}
-
-func (t *trial) has(kind kind) bool {
-	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
+	return nil
 }
 
 // names returns what the trial is about: pods, whether they were deleted or not, or nodes.
@@ -208,24 +215,9 @@ func (g *game) fewest(enough func(quirks) bool) quirks {
 	return set
 }
 
-// timetable writes down a trial: what was there before, what happened when, and then what happened to each pod or node.
-func (t *trial) timetable() string {
+// table writes down what happened to each pod or node, and what should have.
+func (t *trial) table() string {
 	var text strings.Builder
-	line := func(when string, what any) { fmt.Fprintf(&text, "%12s  %s\n", when, what) }
-	for _, node := range t.history.Nodes {
-		line("before", node)
-	}
-	for _, pod := range t.history.Pods {
-		line("before", pod)
-	}
-	for _, next := range t.history.occasions() {
-		switch {
-		case next.starts:
-			line(clock(next.at), "the controller starts")
-		case next.step != nil:
-			line(clock(next.at), next.step.Do)
-		}
-	}
 	explanation := t.explain()
 	for _, name := range t.names() {
 		because := "upstream does what the rule says"
@@ -234,31 +226,62 @@ func (t *trial) timetable() string {
 		} else if !found.agrees {
 			because = "upstream differs: " + t.game.names(found.quirks)
 		}
-		for _, fault := range t.faults() {
-			if fault.name == name {
-				because += "; " + string(fault.kind)
+		fmt.Fprintf(&text, "\n%s: %s %v\n", name, because, t.faults(name))
+		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "RULE\tOURS\tUPSTREAM\tMODEL OF UPSTREAM\tTHE PLUGIN")
+		columns := [][]look{t.rule[name], t.ours[name], t.upstream[name], t.model[name], t.timers[name]}
+		for row := 0; slices.ContainsFunc(columns, func(c []look) bool { return row < len(c) }); row++ {
+			for _, column := range columns {
+				if row < len(column) {
+					fmt.Fprint(table, column[row])
+				}
+				fmt.Fprint(table, "\t")
 			}
+			fmt.Fprintln(table)
 		}
-		fmt.Fprintf(&text, "\n%s: %s\n", name, because)
-		t.columns(&text, name)
+		table.Flush()
 	}
 	return text.String()
 }
 
-func (t *trial) columns(text *strings.Builder, name string) {
-	columns := [][]look{t.rule[name], t.ours[name], t.upstream[name], t.model[name], t.timers[name]}
-	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
-	defer table.Flush()
-	fmt.Fprintln(table, "RULE\tOURS\tUPSTREAM\tMODEL OF UPSTREAM\tTHE PLUGIN")
-	for row := range max(len(columns[0]), len(columns[1]), len(columns[2]), len(columns[3]), len(columns[4])) {
-		for _, column := range columns {
-			if row < len(column) {
-				fmt.Fprint(table, column[row])
+// property is that nothing of some kinds is wrong with what the contestants do.
+func (g *game) property(t *testing.T, tried func(*trial), kinds ...kind) seed.Property[*history] {
+	t.Helper()
+	return seed.Property[*history]{
+		Generate: func(r *rand.Rand) *history { return g.generate(dice{r}) },
+		Check: func(h *history) error {
+			trial := g.try(t, h)
+			if err := trial.check(kinds...); err != nil {
+				return err
 			}
-			fmt.Fprint(table, "\t")
-		}
-		fmt.Fprintln(table)
+			tried(trial)
+			return nil
+		},
+		Smaller: (*history).smaller,
 	}
+}
+
+// smaller returns the histories that are one thing smaller. Instants and names stay as they are, and so does what keeps
+// ties out.
+func (h *history) smaller() (all []*history) {
+	for _, smaller := range seed.Smaller(*h, func(reflect.Value) []reflect.Value { return nil }) {
+		if smaller.isAnchored() {
+			all = append(all, &smaller)
+		}
+	}
+	return all
+}
+
+// isAnchored reports whether each zone with kubelets has a node that counts and is always there: what upstream does with
+// zones that vanish depends on the order of a Go map.
+func (h *history) isAnchored() bool {
+	zones := map[string]bool{}
+	for _, spec := range h.nodeSpecs() {
+		first := slices.ContainsFunc(h.Nodes, func(n nodeSpec) bool { return n.Name == spec.Name && !n.Excluded })
+		stays := !slices.ContainsFunc(h.Steps, func(s step) bool { return s.Do == removeNode{spec.Name} })
+		zones[spec.Zone] = zones[spec.Zone] || spec.Phase == 0 || first && stays
+	}
+	return !slices.Contains(slices.Collect(maps.Values(zones)), false)
 }
 
 // play plays the given number of histories, or the one that the user asked for, and fails if anything is wrong with
@@ -266,41 +289,20 @@ func (t *trial) columns(text *strings.Builder, name string) {
 func (g *game) play(t *testing.T, count int) {
 	t.Helper()
 	if index, ok := seed.Only(); ok {
-		t.Logf("history %d of seed %d\n%s", index, seed.Seed(), g.playOne(t, index).timetable())
+		g.property(t, func(tried *trial) { t.Logf("%s\n%s", seed.Describe(tried.history), tried.table()) }).HoldAt(t, index)
 		return
 	}
 	if count < 1 {
 		t.Fatalf("-n=%d: ask for at least one history", count)
 	}
 	played := &book{began: time.Now(), names: map[explanation]int{}, histories: map[quirks]int{}}
-	seed.Each(t, count, func(t *testing.T, index int) { played.enter(t, g.playOne(t, index)) })
+	seed.Each(t, count, func(t *testing.T, index int) {
+		g.property(t, func(tried *trial) { played.enter(t, tried) }).HoldAt(t, index)
+	})
 	t.Logf("seed %d\n%s", seed.Seed(), played.table(g))
-	played.check(t, g)
-}
-
-// playOne plays the history at an index.
-func (g *game) playOne(t *testing.T, index int) *trial {
-	t.Helper()
-	history := g.generate(seed.Seed(), uint64(index))
-	tried := g.try(t, history)
-	if faults := tried.faults(); len(faults) > 0 {
-		smallest := g.try(t, g.shrink(t, history, faults[0].kind))
-		t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; run it again with\n%s",
-			faults[0], smallest.timetable(), index, seed.Seed(), seed.Again(t, "histories", index))
+	if err := played.check(g); err != nil {
+		t.Error(err)
 	}
-	return tried
-}
-
-// search returns the first of a seed's histories that has a kind of fault, as it is and in its smallest form.
-func (g *game) search(t *testing.T, of uint64, count int, kind kind) (found, smallest *history) {
-	t.Helper()
-	for index := range uint64(count) {
-		if h := g.generate(of, index); g.try(t, h).has(kind) {
-			return h, g.shrink(t, h, kind)
-		}
-	}
-	t.Fatalf("not found in %d histories", count)
-	return nil, nil
 }
 
 // book counts what was played. It is safe for concurrent use.
@@ -340,7 +342,7 @@ func (b *book) enter(t *testing.T, tried *trial) {
 	}
 }
 
-// table writes down all that was played.
+// table writes down all that was played, first what needs the fewest quirks.
 func (b *book) table(g *game) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -351,31 +353,30 @@ func (b *book) table(g *game) string {
 	fmt.Fprintf(table, "\tHISTORIES\tPODS OR NODES\n")
 	fmt.Fprintf(table, "played\t%d\t%d\n", b.played, all)
 	fmt.Fprintf(table, "both the same\t%d\t%d\n", b.agreed, b.names[explanation{agrees: true}])
-	for _, set := range slices.SortedFunc(maps.Keys(b.histories), smallFirst) {
+	sets := slices.Sorted(maps.Keys(b.histories))
+	slices.SortStableFunc(sets, func(a, b quirks) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
+	for _, set := range sets {
 		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", g.names(set), b.histories[set], b.names[explanation{quirks: set}])
 	}
 	fmt.Fprintf(table, "upstream deleted twice at its start\t\t%d\n", b.repeats)
-	fmt.Fprintf(table, "%s, %.1f histories per second\t\t\n", time.Since(b.began).Round(time.Second), float64(b.played)/time.Since(b.began).Seconds())
-	if err := table.Flush(); err != nil {
-		return err.Error()
-	}
+	table.Flush()
 	return text.String()
 }
 
-// check fails when the histories tested nothing: upstream must have met each of its quirks, and must have kept the rule.
-func (b *book) check(t *testing.T, g *game) {
-	t.Helper()
-	if b.played < g.enough {
-		return
-	}
+// check returns an error if the histories tested nothing: upstream must have met each of its quirks, and must have kept
+// the rule.
+func (b *book) check(g *game) error {
 	met := none
 	for set := range b.histories {
 		met |= set
 	}
-	if met != g.all() {
-		t.Errorf("no history shows %s", g.names(g.all()&^met))
+	switch {
+	case b.played < g.enough:
+		return nil
+	case met != g.all():
+		return fmt.Errorf("no history shows %s", g.names(g.all()&^met))
+	case b.agreed == 0:
+		return errors.New("both never agree")
 	}
-	if b.agreed == 0 {
-		t.Error("both never agree")
-	}
+	return nil
 }

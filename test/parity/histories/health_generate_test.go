@@ -11,13 +11,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// generateHealth makes a history from a seed and an index. See history for how ties are kept out.
+// generateHealth makes a history. See history for how ties are kept out.
 //
 // The first node of each zone always counts and always stays: what upstream does with zones that
 // vanish depends on the order of a Go map.
-func generateHealth(seed, index uint64) *history {
+func generateHealth(d dice) *history {
 	g := &healthGenerator{
-		dice:    newDice(seed, index),
+		dice:    d,
 		there:   map[string]nodeSpec{},
 		anchors: map[string]bool{},
 		silent:  map[string]bool{},

@@ -4,6 +4,7 @@
 package histories
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -235,13 +236,9 @@ func (t *tokens) goOn(c *cluster, zone string) {
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
 // matter of luck.
 type healthRule struct {
-	cluster *cluster
-	looks   outcome
-	ours    outcome // what is followed
-	now     time.Duration
-	began   time.Duration // the process that runs
-	running bool
+	process
 
+	ours       outcome // what is followed
 	heartbeats map[string]sign
 	renewals   map[string]sign
 	lanes      map[string]*lane
@@ -270,14 +267,13 @@ type waiter struct {
 }
 
 func predictOurs(h *history, ours outcome) outcome {
-	r := &healthRule{cluster: newCluster(), looks: outcome{}, ours: ours}
+	r := &healthRule{process: newProcess(none), ours: ours}
 	r.cluster.nodeChanged = func(before, after *corev1.Node) {
+		r.seen.note(cmp.Or(after, before).Name, after, r.now)
 		if after == nil {
-			r.looks.note(before.Name, nil, r.now)
 			delete(r.heartbeats, before.Name)
 			return
 		}
-		r.looks.note(after.Name, after, r.now)
 		r.seeNode(after)
 	}
 	r.cluster.leaseChanged = func(before, after *coordinationv1.Lease) {
@@ -287,41 +283,10 @@ func predictOurs(h *history, ours outcome) outcome {
 		}
 		r.seeLease(after)
 	}
-	r.cluster.begin(h)
-	for _, o := range h.occasions() {
-		r.goOnUntil(o.at)
-		switch {
-		case o.starts:
-			r.start()
-		case o.kills():
-			r.running = false
-		default:
-			r.cluster.happen(o)
-		}
-		r.applyDue()
-	}
-	r.goOnUntil(h.end())
-	return r.looks
-}
-
-// goOnUntil does what follows by time alone.
-func (r *healthRule) goOnUntil(until time.Duration) {
-	for r.running {
-		next := r.next()
-		if next > until {
-			break
-		}
-		r.now = max(next, r.now+1)
-		r.applyDue()
-	}
-	r.now = until
+	return simulate(h, r)
 }
 
 func (r *healthRule) start() {
-	if r.running {
-		return
-	}
-	r.running, r.began = true, r.now
 	r.heartbeats, r.renewals = map[string]sign{}, map[string]sign{}
 	r.lanes, r.allFull = map[string]*lane{}, false
 	for _, node := range r.cluster.nodes {
@@ -383,7 +348,6 @@ func (r *healthRule) silentAt(node *corev1.Node) time.Duration {
 
 func mod(a, b time.Duration) time.Duration { return (a%b + b) % b }
 
-// next is when something follows by time alone.
 func (r *healthRule) next() time.Duration {
 	next := never
 	for _, node := range r.cluster.nodes {
@@ -399,14 +363,13 @@ func (r *healthRule) next() time.Duration {
 			}
 		}
 	}
-	return next
+	return max(next, r.now+1)
 }
 
-// applyDue applies everything that is due at this instant.
-func (r *healthRule) applyDue() {
-	if !r.running {
-		return
-	}
+func (r *healthRule) act() {}
+
+// settle applies everything that is due now.
+func (r *healthRule) settle() {
 	for name, node := range r.cluster.nodes {
 		if r.now > r.silentAt(node) {
 			r.cluster.setUnknown(name)

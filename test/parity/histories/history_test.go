@@ -5,6 +5,7 @@ package histories
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -41,11 +42,10 @@ func instant(at time.Duration) metav1.Time { return metav1.Unix(epoch.Add(at).Un
 // history is what happens in a cluster, no matter which contestant works there. Ties are kept out, so that who came
 // first is never a matter of how goroutines run: no two things that a history decides happen at the same instant.
 type history struct {
-	Nodes []nodeSpec    // that are there from the beginning
-	Pods  []podSpec     // that are there from the beginning
 	Start time.Duration // when the contestant starts for the first time
 	Steps []step        // in the order of their instants
-	Hasty bool          // the next pod with a name comes before the end of the previous one can be seen
+	Nodes []nodeSpec    // that are there from the beginning
+	Pods  []podSpec     // that are there from the beginning
 }
 
 // step is one thing that happens. No step but a restart concerns the contestant itself.
@@ -107,91 +107,6 @@ func (p podSpec) object() *corev1.Pod {
 func scheduled(at time.Duration) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: instant(at)}
 }
-
-// action is what a step does.
-type action interface{ String() string }
-
-type (
-	// setTaint adds a taint to a node, or changes the one with its key and effect. Without a timeAdded it drops the one
-	// there was, as kubectl does.
-	setTaint struct {
-		Node  string
-		Taint corev1.Taint
-	}
-	// changeValue changes the value of a NoExecute taint and leaves its timeAdded.
-	changeValue struct{ Node, Key, Value string }
-	// retime changes the timeAdded of a NoExecute taint, if the node has it.
-	retime struct {
-		Node, Key string
-		TimeAdded *time.Duration // nil: it is dropped
-	}
-	// swap replaces a NoExecute taint with another that has a timeAdded, in one write.
-	swap struct {
-		Node, From, To string
-		TimeAdded      time.Duration
-	}
-	// untaint removes the taints with a key, and with an effect if it names one.
-	untaint struct {
-		Node, Key string
-		Effect    corev1.TaintEffect
-	}
-	cordon struct {
-		Node     string
-		Cordoned bool
-	}
-	// addNode adds a node, which may have the name of one that was removed.
-	addNode struct{ Node nodeSpec }
-	// removeNode removes a node and its lease. Its pods stay, as if the pod garbage collection had not come yet.
-	removeNode struct{ Node string }
-
-	// fall makes kubelets silent from now on.
-	fall struct{ Nodes []string }
-	// resume makes a kubelet renew its lease and post its status, now and from now on.
-	resume struct{ Node string }
-	// report makes a kubelet that is not silent post another status of a condition. NetworkUnavailable is posted by the
-	// network's controller, whatever the kubelet does.
-	report struct {
-		Node   string
-		Type   corev1.NodeConditionType
-		Status corev1.ConditionStatus
-	}
-	// touch is another client's write to a node's Lease, which does not renew it.
-	touch struct{ Node string }
-
-	// create creates a pod. A pod with the same name is removed first, by force. If it is unseen, the watch of pods is
-	// interrupted, so that the contestant finds the new pod instead of the old one when it lists again, after blindFor.
-	create struct {
-		Pod    podSpec
-		Unseen bool
-	}
-	// bind binds a pod to a node.
-	bind struct {
-		UID, Node string
-		Condition bool // PodScheduled is set, as the API server sets it
-	}
-	// remove deletes a pod.
-	remove struct {
-		UID   string
-		Force bool // at once, finalizer or not
-	}
-	// tolerate replaces the tolerations of a pod.
-	tolerate struct {
-		UID         string
-		Tolerations []corev1.Toleration
-	}
-	// finish ends a pod's containers.
-	finish struct {
-		UID   string
-		Phase corev1.PodPhase
-	}
-
-	// restart kills the contestant and starts it again after a while.
-	restart struct{ Down time.Duration }
-)
-
-// blindFor is how long a contestant does not see pods after an interruption. It is longer than client-go's first
-// backoff.
-const blindFor = 2 * sec
 
 // A kubelet renews its lease, and posts its status though nothing has changed.
 const (
@@ -322,3 +237,13 @@ func (h *history) podSpecs() []podSpec {
 	}
 	return all
 }
+
+// dice are what a history is made from.
+type dice struct{ *rand.Rand }
+
+func (d dice) between(least, most int) int { return least + d.IntN(most-least+1) }
+
+// chance is true in the given percentage of cases.
+func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
+
+func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }

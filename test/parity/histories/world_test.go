@@ -5,7 +5,9 @@ package histories
 
 import (
 	"cmp"
+	"context"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -29,14 +31,13 @@ type world struct {
 	client *fake.Clientset
 	api    *bubble.API
 
-	mu         sync.Mutex
-	cluster    *cluster
-	history    *history
-	blindUntil time.Duration
-	pods       outcome         // when which was deleted
-	nodes      outcome         // how they looked
-	passes     []time.Duration // when upstream's node-lifecycle controller began to look at all nodes
-	events     []*corev1.Event
+	mu      sync.Mutex
+	cluster *cluster
+	history *history
+	pods    outcome         // when which was deleted
+	nodes   outcome         // how they looked
+	passes  []time.Duration // when upstream's node-lifecycle controller began to look at all nodes
+	events  []*corev1.Event
 }
 
 func newWorld(h *history) *world {
@@ -51,6 +52,43 @@ func newWorld(h *history) *world {
 	w.client.PrependReactor("*", "*", w.react)
 	w.cluster.begin(h)
 	w.scheduleRemovals()
+	return w
+}
+
+// play plays a history to a contestant in a bubble of virtual time of its own, and returns the world as it then is.
+// What is next to it in the world lives as long as the bubble.
+func play(t *testing.T, h *history, c contestant, nextToIt ...func(*testing.T, *world)) *world {
+	t.Helper()
+	var w *world
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(h)
+		for _, start := range nextToIt {
+			start(t, w)
+		}
+		var stop func() // the contestant's process; nil while none runs
+		kill := func() {
+			if stop != nil {
+				stop()
+				synctest.Wait()
+			}
+			stop = nil
+		}
+		for _, o := range h.occasions() {
+			sleepUntil(o.at)
+			synctest.Wait()
+			switch {
+			case o.starts && stop == nil:
+				stop = bubble.Run(t, "the contestant", func(ctx context.Context) error { return c(ctx, w) })
+			case o.kills():
+				kill()
+			default:
+				w.happen(o)
+			}
+		}
+		sleepUntil(h.end())
+		synctest.Wait()
+		kill()
+	})
 	return w
 }
 
@@ -120,13 +158,10 @@ func (w *world) happen(o occasion) {
 	}
 	if creates.Pod.Name != "" && !creates.Unseen {
 		w.locked(func() { w.cluster.vacate(creates.Pod.Name) })
-		if !w.history.Hasty {
-			synctest.Wait()
-		}
+		synctest.Wait()
 	}
 	w.locked(func() {
 		if creates.Unseen { // as when the resource version of the watches is too old to continue
-			w.blindUntil = o.at + blindFor
 			w.api.Watches("pods").Expire()
 		}
 		w.cluster.happen(o)
@@ -178,7 +213,7 @@ func (w *world) takes(action clienttesting.Action) time.Duration {
 func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.Matches("list", "pods") {
 		var wait time.Duration
-		w.locked(func() { wait = w.blindUntil - now() })
+		w.locked(func() { wait = w.cluster.blindUntil - now() })
 		if wait > 0 {
 			takeTime(w.client, func() { pass(wait) })
 		}

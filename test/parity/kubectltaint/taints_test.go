@@ -37,7 +37,7 @@ func reading(parse func(...string) (taints.Edit, error)) seed.Property[[]string]
 		wantErr := theirErr != nil || len(specs) == 0 || contradict
 		switch {
 		case wantErr != (err != nil):
-			return fmt.Errorf("%q: ours: %v; upstream: %v; they contradict each other: %t", specs, err, theirErr, contradict)
+			return fmt.Errorf("%q: ours: %w; upstream: %w; they contradict each other: %t", specs, err, theirErr, contradict)
 		case wantErr:
 			return nil
 		}
@@ -78,7 +78,7 @@ func TestTaintsToAddAreValidWhereTheAPIServerAcceptsThem(t *testing.T) {
 		Check: func(all []corev1.Taint) error {
 			ours, theirs := taints.Edit{Add: all}.Validate(), validate(all)
 			if (ours == nil) != (theirs == nil) {
-				return fmt.Errorf("ours: %v; the API server: %w", ours, theirs)
+				return fmt.Errorf("ours: %w; the API server: %w", ours, theirs)
 			}
 			return nil
 		},

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
-	"strings"
 	"testing"
 )
 
@@ -19,42 +18,58 @@ type Property[T any] struct {
 	Generate func(*rand.Rand) T
 	// Check gives an error that says how the input breaks the property, or nil. A panic breaks it as well.
 	Check func(T) error
+	// Smaller gives inputs that are one thing simpler. If it is nil, anything in an input is simplified.
+	Smaller func(T) []T
 }
 
 // Counterexample is an input that breaks a property.
 type Counterexample[T any] struct {
-	// Index is where the generated input stands.
+	// Index is where the generated input stands, Input is this input.
 	Index int
+	Input T
 	// Smallest is what is left of it after removing everything that is not needed to break the property.
 	Smallest T
 	// Err is what Check says about the smallest one.
 	Err error
 }
 
-// Hold tries the inputs that the flags ask for and fails the test with the first counterexample: the input as Go
-// values, what is wrong, and the arguments that play it again.
+// Hold tries the inputs that the flags ask for and fails the test with the first counterexample: the input, what is
+// wrong, and the arguments that play it again.
 func (p Property[T]) Hold(t *testing.T) {
 	t.Helper()
 	if index, ok := Only(); ok {
-		report(t, p.try(Seed(), index))
+		p.HoldAt(t, index)
 		return
 	}
 	count := Count(p.Usual)
 	if count <= 0 {
 		t.Fatalf("-n=%d: ask for at least one input", count)
 	}
-	report(t, p.Search(Seed(), count))
+	for index := range count {
+		p.HoldAt(t, index)
+	}
 	t.Logf("holds for %d inputs from seed %d", count, Seed())
 }
 
-// Search tries that many inputs from a seed, whatever the flags say, up to the first counterexample. It is nil when
-// there is none.
-func (p Property[T]) Search(seed uint64, count int) *Counterexample[T] {
+// HoldAt tries the input at an index.
+func (p Property[T]) HoldAt(t *testing.T, index int) {
+	t.Helper()
+	if found := p.try(Seed(), index); found != nil {
+		t.Fatalf("-seed=%d -only=%d: %v\nthe smallest input that shows it:\n%s", Seed(), index, found.Err, Describe(found.Smallest))
+	}
+}
+
+// MustFind fails the test unless there is a counterexample among that many inputs, whatever the flags say, and returns
+// it: a comparison that finds nothing wrong with what is wrong proves nothing.
+func (p Property[T]) MustFind(t *testing.T, count int) *Counterexample[T] {
+	t.Helper()
 	for index := range count {
-		if found := p.try(seed, index); found != nil {
+		if found := p.try(1, index); found != nil {
+			t.Logf("input %d shows it:\n%s\n%v", index, Describe(found.Smallest), found.Err)
 			return found
 		}
 	}
+	t.Fatalf("not found in %d inputs", count)
 	return nil
 }
 
@@ -65,18 +80,15 @@ func (p Property[T]) try(seed uint64, index int) *Counterexample[T] {
 		return nil
 	}
 	smallest, err := p.shrink(input, err)
-	return &Counterexample[T]{Index: index, Smallest: smallest, Err: err}
-}
-
-func report[T any](t *testing.T, found *Counterexample[T]) {
-	t.Helper()
-	if found != nil {
-		t.Fatalf("-seed=%d -only=%d: %v\nthe smallest input that shows it: %s", Seed(), found.Index, found.Err, describe(found.Smallest))
-	}
+	return &Counterexample[T]{Index: index, Input: input, Smallest: smallest, Err: err}
 }
 
 // shrink follows the first smaller input that still breaks the property until there is none.
 func (p Property[T]) shrink(input T, err error) (T, error) {
+	smaller := p.Smaller
+	if smaller == nil {
+		smaller = func(input T) []T { return Smaller(input, Anything) }
+	}
 	for _, simpler := range smaller(input) {
 		if simplerErr := p.check(simpler); simplerErr != nil {
 			return p.shrink(simpler, simplerErr)
@@ -93,24 +105,4 @@ func (p Property[T]) check(input T) (err error) {
 		}
 	}()
 	return p.Check(input)
-}
-
-func describe(input any) string {
-	if stringer, ok := input.(fmt.Stringer); ok {
-		return stringer.String()
-	}
-	// A nil *metav1.Time prints itself in a way that is not Go.
-	return strings.ReplaceAll(fmt.Sprintf("%#v", input), "<nil>", "nil")
-}
-
-// MustFind fails the test unless a counterexample is found, and returns it: a comparison that finds nothing wrong with
-// what is wrong proves nothing.
-func (p Property[T]) MustFind(t *testing.T, count int) *Counterexample[T] {
-	t.Helper()
-	found := p.Search(1, count) // whatever the flags say
-	if found == nil {
-		t.Fatalf("not found in %d inputs", count)
-	}
-	t.Logf("input %d shows it: %s: %v", found.Index, describe(found.Smallest), found.Err)
-	return found
 }
