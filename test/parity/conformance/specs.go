@@ -68,15 +68,6 @@ func focus() []string {
 	return all
 }
 
-// tags are the labels that upstream writes into its names, but for Conformance, which says something about what is
-// tested.
-var tags = regexp.MustCompile(`\[(sig-[a-z-]+|Serial|Disruptive)\]`)
-
-// untagged returns a name without its tags.
-func untagged(name string) string {
-	return strings.Join(strings.Fields(tags.ReplaceAllString(name, "")), " ")
-}
-
 // run is a cluster with a certain evictor. The same specs run in each.
 type run struct {
 	name    string
