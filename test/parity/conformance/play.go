@@ -124,8 +124,8 @@ const agentTimeout = 2 * time.Minute
 // prepare gives the cluster its nodes, and each of them an agent that runs and tolerates every taint, so that no spec
 // disturbs it. Two nodes would do: one that is tainted, one that is not.
 func prepare(ctx context.Context, cluster *localcluster.Cluster) error {
-	const nodes = 3
-	if err := cluster.AddNodes(ctx, localcluster.NodeSpec{Name: "node-1"}, localcluster.NodeSpec{Name: "node-2"}, localcluster.NodeSpec{Name: "node-3"}); err != nil {
+	nodes := []localcluster.NodeSpec{{Name: "node-1"}, {Name: "node-2"}, {Name: "node-3"}}
+	if err := cluster.AddNodes(ctx, nodes...); err != nil {
 		return err
 	}
 	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
@@ -152,10 +152,10 @@ func prepare(ctx context.Context, cluster *localcluster.Cluster) error {
 	}
 	err = wait.PollUntilContextTimeout(ctx, time.Second/5, agentTimeout, true, func(ctx context.Context) (bool, error) {
 		set, err := daemons.Get(ctx, agentName, metav1.GetOptions{})
-		return err == nil && int(set.Status.NumberReady) == nodes, err
+		return err == nil && int(set.Status.NumberReady) == len(nodes), err
 	})
 	if err != nil {
-		return fmt.Errorf("wait for the agents of %d nodes: %w", nodes, err)
+		return fmt.Errorf("wait for the agents of %d nodes: %w", len(nodes), err)
 	}
 	return nil
 }
@@ -187,7 +187,9 @@ const (
 )
 
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.
-func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, folder string, res *result) ([]outcome, error) {
+func (s suite) playSpecs(
+	ctx context.Context, cluster *localcluster.Cluster, folder string, res *result,
+) ([]outcome, error) {
 	kubeconfig, err := cluster.Kubeconfig("admin", cluster.AdminConfig())
 	if err != nil {
 		return nil, err
@@ -195,7 +197,8 @@ func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, fol
 	res.log = filepath.Join(folder, "e2e.log")
 	progress("%s: %d specs, one after the other; their log is %s", res.name, len(specs), res.log)
 	reports := filepath.Join(cluster.Dir(), "reports")
-	status, err := s.runE2E(ctx, filepath.Join(cluster.Dir(), "home"), res.log, "--kubeconfig="+kubeconfig, "--report-dir="+reports)
+	home := filepath.Join(cluster.Dir(), "home")
+	status, err := s.runE2E(ctx, home, res.log, "--kubeconfig="+kubeconfig, "--report-dir="+reports)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +209,9 @@ func (s suite) playSpecs(ctx context.Context, cluster *localcluster.Cluster, fol
 	return ran, contradiction(status, ran)
 }
 
-// runE2E runs upstream's binary to its end, in a home directory of its own, and returns how it ended. That specs fail is
-// no error. At the end of ctx it is killed with all that it has started: what it would clean up goes with the cluster.
+// runE2E runs upstream's binary to its end, in a home directory of its own, and returns how it ended. That specs fail
+// is no error. At the end of ctx it is killed with all that it has started: what it would clean up goes with the
+// cluster.
 func (s suite) runE2E(ctx context.Context, home, logFile string, args ...string) (*os.ProcessState, error) {
 	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, fmt.Errorf("create a home directory for e2e.test: %w", err)

@@ -286,7 +286,7 @@ func (p *passes) setStates(zones map[string]tally, wasFull bool) {
 			p.setRate(key, 0)
 		case p.allFull:
 		case wasFull, state != p.states[key], !p.quirks.has(stateOnly):
-			p.setRate(key, zone.rate(state))
+			p.setRate(key, zone.rate())
 		}
 		p.states[key] = state
 	}

@@ -149,25 +149,10 @@ func (c *cluster) tallies() map[string]tally {
 	return all
 }
 
-func (t tally) state() readiness.State {
-	switch {
-	case t.notReady > 0 && t.notReady == t.size:
-		return readiness.FullDisruption
-	case t.notReady > 2 && float32(t.notReady)/float32(t.size) >= policy.UnhealthyShare:
-		return readiness.PartialDisruption
-	}
-	return readiness.Normal
-}
+// state is what [TestTheStateAndTheRateOfAZoneAreUpstreams] compares with upstream's.
+func (t tally) state() readiness.State { return policy.State(t.size, t.notReady) }
 
-func (t tally) rate(state readiness.State) float32 {
-	switch {
-	case state != readiness.PartialDisruption:
-		return policy.Rate
-	case t.size > policy.LargeZone:
-		return policy.SecondaryRate
-	}
-	return 0
-}
+func (t tally) rate() float32 { return policy.RateOf(t.state(), t.size) }
 
 // allFull reports whether every zone is fully disrupted.
 func allFull(zones map[string]tally) bool {
@@ -255,10 +240,7 @@ type sign struct {
 type lane struct {
 	tokens
 
-	line  []waiter
-	asked string        // who is first in line and has asked for the token
-	due   time.Duration // when it asks again
-	paced time.Duration // when the rate changed last
+	line []waiter
 }
 
 type waiter struct {
@@ -357,10 +339,8 @@ func (r *healthRule) next() time.Duration {
 	}
 	for _, lane := range r.lanes {
 		if len(lane.line) > 0 && lane.rate > 0 {
-			next = min(next, lane.due)
-			if at := lane.tells(); at > r.now {
-				next = min(next, at)
-			}
+			missing := max(wholeToken-lane.limiter.TokensAt(epoch.Add(r.now)), 0)
+			next = min(next, r.now+time.Duration(missing/float64(lane.rate)*float64(sec))+ms) // ours comes back a millisecond late
 		}
 	}
 	return max(next, r.now+1)
@@ -394,14 +374,11 @@ func (r *healthRule) evaluate() {
 	}
 	for key, lane := range r.lanes {
 		zone := zones[key]
-		rate := zone.rate(zone.state())
+		rate := zone.rate()
 		if r.allFull {
 			rate = 0
 		}
-		if rate != lane.rate {
-			lane.setRate(rate, r.now)
-			lane.asked, lane.paced = "", r.now
-		}
+		lane.setRate(rate, r.now)
 		lane.line = slices.DeleteFunc(lane.line, func(w waiter) bool { return r.cluster.nodes[w.name] == nil })
 	}
 	if was && !r.allFull {
@@ -441,8 +418,7 @@ func (r *healthRule) taintNoExecute(name string) {
 }
 
 func (r *healthRule) grant(lane *lane) {
-	for len(lane.line) > 0 && lane.rate > 0 && lane.asks(r.now) {
-		lane.take(r.now)
+	for len(lane.line) > 0 && lane.take(r.now) {
 		name := lane.line[0].name
 		for _, waiter := range lane.line {
 			if waiter.since == lane.line[0].since && r.ours.taintedAt(waiter.name, r.now) {
@@ -474,22 +450,4 @@ func (l *lane) join(name string, at time.Duration) {
 
 func (l *lane) leave(name string) {
 	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
-}
-
-// tells is when the first in line says why it waits, if it still does.
-func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
-
-// asks reports whether the first in line asks for its token now and gets it: it asks when it becomes the first, when
-// the rate changes, when it says why it waits, and then, a millisecond late, when there is a token to give.
-func (l *lane) asks(now time.Duration) bool {
-	first := l.line[0].name
-	if l.asked == first && now < l.due && now != l.tells() {
-		return false
-	}
-	missing := 1 - l.limiter.TokensAt(epoch.Add(now))
-	if missing <= 1-wholeToken {
-		return true
-	}
-	l.asked, l.due = first, now+time.Duration(missing/float64(l.rate)*float64(sec))+ms
-	return false
 }

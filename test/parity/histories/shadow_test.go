@@ -83,6 +83,18 @@ func (s seen) in(differences []v1alpha1.ShadowDifference) (times int) {
 	return times
 }
 
+// check checks the report about a single pod.
+func (s seen) check(t *testing.T, report *v1alpha1.ShadowReport) {
+	t.Helper()
+	differences := 1
+	if s.because == "" {
+		differences = 0
+	}
+	if report.Pods[s.outcome] != 1 || len(report.Differences) != differences || s.in(report.Differences) != differences {
+		t.Errorf("the shadow reports %v and %+v, want one %s with %q", report.Pods, report.Differences, s.outcome, s.because)
+	}
+}
+
 func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 	storm := func(steps ...step) *history {
 		h := &history{Start: 20 * ms, Nodes: []nodeSpec{{Name: "n"}}, Steps: append(steps, step{time.Hour, untaint{Node: "n", Key: "none"}})}

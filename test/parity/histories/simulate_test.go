@@ -51,10 +51,10 @@ func simulate(h *history, m model) outcome {
 		if p.now = min(acts, removal, upcoming); p.now > h.end() {
 			return p.seen
 		}
-		switch {
-		case p.now == acts:
+		switch p.now {
+		case acts:
 			m.act()
-		case p.now == removal:
+		case removal:
 			p.cluster.removeEnded(p.now)
 		default:
 			p.take(occasions[0], m.start)

@@ -38,13 +38,7 @@ func TestEachQuirkAloneMakesUpstreamDiffer(t *testing.T) {
 			if got := trial.explain()[s.name].quirks; got != s.because {
 				t.Errorf("the difference is explained by %q, want %q", evictions.names(got), evictions.names(s.because))
 			}
-			report, differences := compared(t, &s.history, upstream), 1
-			if s.shadow.because == "" {
-				differences = 0
-			}
-			if report.Pods[s.shadow.outcome] != 1 || len(report.Differences) != differences || s.shadow.in(report.Differences) != differences {
-				t.Errorf("the shadow reports %v and %+v, want one %s with %q", report.Pods, report.Differences, s.shadow.outcome, s.shadow.because)
-			}
+			s.shadow.check(t, compared(t, &s.history, upstream))
 		})
 	}
 	for name, s := range healthStories() {

@@ -18,28 +18,16 @@ func describe(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case metav1.Time:
 		return value.String()
-	case fmt.Stringer:
-		if v.Kind() != reflect.Struct && v.Kind() != reflect.Pointer { // the API's own structures print themselves badly
-			return value.String()
-		}
+	case string:
+		return fmt.Sprintf("%q", value)
 	}
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
-		if v.IsNil() {
-			return "nil"
+		if !v.IsNil() {
+			return describe(v.Elem())
 		}
-		return describe(v.Elem())
-	case reflect.String:
-		return fmt.Sprintf("%q", v.String())
 	case reflect.Slice, reflect.Array:
-		var all []string
-		for i := range v.Len() {
-			all = append(all, describe(v.Index(i)))
-		}
-		if len(all) > 1 && v.Type().Elem().Kind() == reflect.Struct {
-			return "[\n\t" + strings.Join(all, ",\n\t") + "]"
-		}
-		return "[" + strings.Join(all, ", ") + "]"
+		return describeList(v)
 	case reflect.Struct:
 		var all []string
 		for i := range v.NumField() {
@@ -50,4 +38,16 @@ func describe(v reflect.Value) string {
 		return v.Type().Name() + "{" + strings.Join(all, ", ") + "}"
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// describeList writes one structure on a line.
+func describeList(v reflect.Value) string {
+	var all []string
+	for i := range v.Len() {
+		all = append(all, describe(v.Index(i)))
+	}
+	if len(all) > 1 && v.Type().Elem().Kind() == reflect.Struct {
+		return "[\n\t" + strings.Join(all, ",\n\t") + "]"
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }

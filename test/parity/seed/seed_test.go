@@ -98,8 +98,8 @@ func TestAnInputIsWrittenAsInGo(t *testing.T) {
 		Taint *corev1.Taint
 		None  int
 	}
-	got := Describe([]any{part{Name: "a", After: 1500 * time.Millisecond, Taint: &corev1.Taint{Key: "k", TimeAdded: &metav1.Time{}}}, 7, nil})
-	const want = `[part{Name: "a", After: 1.5s, Taint: Taint{Key: "k", TimeAdded: 0001-01-01 00:00:00 +0000 UTC}}, 7, nil]`
+	got := Describe([]any{part{Name: "a", After: 1500 * time.Millisecond, Taint: &corev1.Taint{Key: "k", TimeAdded: &metav1.Time{}}}, 7})
+	const want = `[part{Name: "a", After: 1.5s, Taint: Taint{Key: "k", TimeAdded: 0001-01-01 00:00:00 +0000 UTC}}, 7]`
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
