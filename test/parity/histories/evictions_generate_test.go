@@ -22,29 +22,16 @@ import (
 // least 20 ms before a step.
 func generateEvictions(d dice) *history {
 	g := &evictionsGenerator{
-		dice:  d,
-		keys:  map[string][]string{},
-		pods:  map[string]*podSpec{},
-		nodes: map[string]bool{},
+		generator: generator{dice: d}, keys: map[string][]string{}, pods: map[string]*podSpec{}, nodes: map[string]bool{},
 	}
 	g.begin()
-	for range g.between(3, 25) {
-		g.advance()
-		if do := g.action(); do != nil {
-			g.history.Steps = append(g.history.Steps, step{g.at, do})
-		}
-	}
-	return &g.history
+	return g.happen(25, g.advance, g.action)
 }
 
 type evictionsGenerator struct {
-	dice
+	generator
 
-	history history
-
-	at        time.Duration
 	fractions []time.Duration // taken
-	started   time.Duration   // when the contestant starts for the last time
 	unseen    bool            // there is a createUnseen already: a second would meet a longer backoff
 
 	keys  map[string][]string // of the taints on each node
@@ -252,7 +239,7 @@ func (g *evictionsGenerator) action() action {
 	case n < 68:
 		return g.create()
 	case n < 74:
-		return g.restart()
+		return g.restart(func() time.Duration { return g.even(0, 8) })
 	case n < 78:
 		return g.changeNode(node)
 	}
@@ -332,15 +319,6 @@ func (g *evictionsGenerator) changeNode(node string) action {
 		spec.Taints, g.keys[node] = []corev1.Taint{taint}, []string{taint.Key}
 	}
 	return addNode{spec}
-}
-
-func (g *evictionsGenerator) restart() action {
-	if g.at < g.started {
-		return nil
-	}
-	down := g.even(0, 8)
-	g.started = g.at + down
-	return restart{down}
 }
 
 // create creates a pod that has a new name or replaces another one.

@@ -110,7 +110,7 @@ func (m *evictionsModel) nextDue() (key string, due time.Duration) {
 // evict deletes a pod: with its UID, or the pod that now has the name.
 func (m *evictionsModel) evict(key string) {
 	known := m.pods[key]
-	known.work, known.done = never, true
+	known.timer, known.done = never, true
 	pod := m.cluster.pods[known.object.Name]
 	if pod == nil || pod.UID != known.object.UID && !m.quirks.has(byName) {
 		return
@@ -125,17 +125,20 @@ func (m *evictionsModel) excluded(pod *corev1.Pod) bool {
 	return mirror && !m.quirks.has(mirrorPods) || pod.DeletionTimestamp != nil && !m.quirks.has(terminatingAgain)
 }
 
+// timed reports whether each pod has one timer, as in upstream. Otherwise only what holds now counts.
+func (m *evictionsModel) timed() bool { return m.quirks.has(frozen | byName | fromSight | orphans) }
+
 // leavesAt is when the model evicts a pod, by what its process knows now. It may lie in the past.
 func (m *evictionsModel) leavesAt(known *knownPod) time.Duration {
 	switch {
 	case m.excluded(known.object):
 		return never
-	case m.quirks.has(frozen):
-		return known.work
+	case m.timed():
+		return known.timer
 	case known.done:
 		return never
 	}
-	return min(known.carried, m.due(known).at)
+	return m.due(known).at
 }
 
 // due is when a pod must leave because of the taints of its node.
@@ -156,7 +159,13 @@ func (m *evictionsModel) due(known *knownPod) due {
 	var earliest due
 	var taints []oracle.Taint
 	for _, taint := range node.taints {
-		taints = append(taints, m.counts(known, taint))
+		if m.timed() {
+			taint.Values = nil
+		}
+		if m.quirks.has(fromSight) {
+			taint.Since = m.sight()
+		}
+		taints = append(taints, taint)
 		earliest.untolerated = earliest.untolerated || rule().First(pod.Tolerations, taint.Taint) == nil
 	}
 	earliest.at = afterEpoch(rule().Due(pod, taints).To)
@@ -197,31 +206,6 @@ func overflowed(pod oracle.Pod, taints []oracle.Taint) time.Duration {
 	return never
 }
 
-// counts returns a taint as it counts for a pod. With fromSight, each of its values counts from when the process saw
-// that the pod had to leave because of it; with frozen, earlier values do not count.
-func (m *evictionsModel) counts(known *knownPod, taint oracle.Taint) oracle.Taint {
-	if m.quirks.has(frozen) {
-		taint.Values = nil
-	}
-	if !m.quirks.has(fromSight) {
-		return taint
-	}
-	values := append([]oracle.Taint{taint}, taint.Values...)
-	for i := range values {
-		begun, ok := known.begun[m.nameOf(values[i])]
-		if !ok && i > 0 {
-			values = values[:i]
-			break
-		}
-		if !ok {
-			begun = m.sight()
-		}
-		values[i].Since = begun
-	}
-	taint, taint.Values = values[0], values[1:]
-	return taint
-}
-
 // bound is when a pod was bound.
 func bound(known *knownPod) oracle.Span {
 	recorded := known.object.CreationTimestamp.Time
@@ -245,52 +229,9 @@ func (m *evictionsModel) look(known *knownPod) {
 		m.lookByTimers(known, node)
 		return
 	}
-	due := m.due(known)
-	if due.at == never {
-		known.carried = never
+	if due := m.due(known); due.at == never || due.untolerated || known.timer == never {
+		known.timer = due.at
 	}
-	if due.at == never || due.untolerated || known.work == never {
-		known.work = due.at
-	}
-}
-
-// settle notes for which taints a pod must leave, and since when. The countdown of a controller that knows nothing
-// else begins at that time.
-func (m *evictionsModel) settle() {
-	if !m.quirks.has(fromSight) || m.quirks.has(frozen) {
-		return
-	}
-	for _, known := range m.pods {
-		begun := map[string]oracle.Span{}
-		if node := m.nodes[known.object.Spec.NodeName]; node != nil {
-			for _, taint := range node.taints {
-				m.begin(begun, known, m.counts(known, taint))
-			}
-		}
-		known.begun = begun
-	}
-}
-
-// begin notes the countdowns of a taint that run for a pod.
-func (m *evictionsModel) begin(begun map[string]oracle.Span, known *knownPod, taint oracle.Taint) {
-	for i, value := range append([]oracle.Taint{taint}, taint.Values...) {
-		first := rule().First(known.object.Spec.Tolerations, value.Taint)
-		if first == nil && i > 0 || first != nil && first.TolerationSeconds == nil {
-			return
-		}
-		begun[m.nameOf(value)] = value.Since
-		if first == nil {
-			return
-		}
-	}
-}
-
-// nameOf names the countdown of a value of a taint. Not-ready and unreachable have one name, unless they count apart.
-func (m *evictionsModel) nameOf(value oracle.Taint) string {
-	if value.Key == corev1.TaintNodeUnreachable && !m.quirks.has(apart) {
-		value.Key = corev1.TaintNodeNotReady
-	}
-	return value.Key + "=" + value.Value
 }
 
 // knownNode is a node as the model's process knows it.
@@ -302,13 +243,9 @@ type knownNode struct {
 // knownPod is a pod as the model's process knows it.
 type knownPod struct {
 	object *corev1.Pod
-	seen   oracle.Span            // when it was first seen on its node
-	work   time.Duration          // frozen: when the countdown that runs ends; never: there is none
-	begun  map[string]oracle.Span // fromSight, unless frozen: when the countdown of each taint began
-	done   bool                   // unless frozen: it was deleted
-	// orphans, byName, unless frozen: when the pod was to leave before its node went, or when the previous pod with its
-	// name was to leave; never: no such countdown continues.
-	carried time.Duration
+	seen   oracle.Span   // when it was first seen on its node
+	timer  time.Duration // if it is timed: when it must leave; never: there is no timer
+	done   bool          // otherwise: it was deleted
 }
 
 func (m *evictionsModel) key(pod *corev1.Pod) string {
@@ -329,7 +266,7 @@ func (m *evictionsModel) seePod(before, after *corev1.Pod) {
 	}
 	known := m.pods[m.key(after)]
 	if known == nil {
-		known = &knownPod{object: after, seen: m.sight(), work: never, carried: never}
+		known = &knownPod{object: after, seen: m.sight(), timer: never}
 		m.pods[m.key(after)] = known
 		m.look(known)
 		return
@@ -337,9 +274,6 @@ func (m *evictionsModel) seePod(before, after *corev1.Pod) {
 	moved := known.object.Spec.NodeName != after.Spec.NodeName
 	other := known.object.UID != after.UID
 	news := moved || !apiequality.Semantic.DeepEqual(known.object.Spec.Tolerations, after.Spec.Tolerations)
-	if other {
-		known.carried = m.leavesAt(known)
-	}
 	known.object = after
 	if moved || other {
 		known.seen = m.sight()
@@ -371,9 +305,8 @@ func (m *evictionsModel) seeNode(node *corev1.Node) {
 		if known.object.Spec.NodeName != node.Name {
 			continue
 		}
-		known.carried = never
 		if len(next.taints) == 0 {
-			known.work = never
+			known.timer = never
 		}
 		m.look(known)
 	}
@@ -413,13 +346,8 @@ func (m *evictionsModel) forgetNodes() {
 			continue
 		}
 		for _, known := range m.pods {
-			if known.object.Spec.NodeName != name {
-				continue
-			}
-			if m.quirks.has(orphans) {
-				known.carried = m.leavesAt(known)
-			} else {
-				known.work = never
+			if known.object.Spec.NodeName == name && !m.quirks.has(orphans) {
+				known.timer = never
 			}
 		}
 		delete(m.nodes, name)
@@ -501,16 +429,16 @@ func (m *evictionsModel) lookByTimers(known *knownPod, node *knownNode) {
 	timers := builtin.Timers{Rule: matching()}
 	now := epoch.Add(m.now)
 	var timer verdict.Verdict
-	if known.work != never {
-		timer.Leaves, timer.Due = true, epoch.Add(known.work)
+	if known.timer != never {
+		timer.Leaves, timer.Due = true, epoch.Add(known.timer)
 	}
 	var onNode []verdict.Taint
 	for _, taint := range node.noExecute() {
 		onNode = append(onNode, verdict.Taint{Taint: taint, Since: now})
 	}
 	pod := verdict.Pod{Tolerations: known.object.Spec.Tolerations}
-	known.work = never
+	known.timer = never
 	if timer = timers.Look(timer, pod, onNode, now); timer.Leaves {
-		known.work = min(timer.Due.Sub(epoch), ages)
+		known.timer = min(timer.Due.Sub(epoch), ages)
 	}
 }

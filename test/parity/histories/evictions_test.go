@@ -38,7 +38,8 @@ const (
 	frozen quirks = 1 << iota
 	// overflow (6): tolerationSeconds are counted in 64-bit nanoseconds.
 	overflow
-	// byName (7): what is known about a pod is kept under its name, and the name is deleted.
+	// byName (7): what is known about a pod is kept under its name, and the name is deleted. As each quirk that is about
+	// when a countdown begins or ends, it comes with the first.
 	byName
 	// terminatingAgain (8): a pod that terminates already is deleted like any other.
 	terminatingAgain

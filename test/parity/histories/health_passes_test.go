@@ -72,8 +72,6 @@ func (p *passes) act() {
 	}
 }
 
-func (p *passes) settle() {}
-
 func (p *passes) nextPass() time.Duration {
 	if len(p.instants) == 0 {
 		return never

@@ -228,6 +228,7 @@ type healthRule struct {
 	renewals   map[string]sign
 	lanes      map[string]*lane
 	allFull    bool
+	acted      time.Duration // the latest act
 }
 
 // sign is a sign of life: when it was seen, and what it said.
@@ -270,7 +271,7 @@ func predictOurs(h *history, ours outcome) outcome {
 
 func (r *healthRule) start() {
 	r.heartbeats, r.renewals = map[string]sign{}, map[string]sign{}
-	r.lanes, r.allFull = map[string]*lane{}, false
+	r.lanes, r.allFull, r.acted = map[string]*lane{}, false, never
 	for _, node := range r.cluster.nodes {
 		r.seeNode(node)
 	}
@@ -293,7 +294,7 @@ func (r *healthRule) seeNode(node *corev1.Node) {
 		return
 	}
 	if !seen && next.said.IsZero() {
-		next.seen = min(created(node).Truncate(sec)+sec, r.now) // the API tells the second in which it was created
+		next.seen = min(created(node)+sec, r.now) // the API tells the second in which it was created
 	}
 	r.heartbeats[node.Name] = next
 }
@@ -319,18 +320,18 @@ func (r *healthRule) silentAt(node *corev1.Node) time.Duration {
 	if readyStatus(node) == corev1.ConditionUnknown {
 		return never
 	}
-	seen := r.heartbeats[node.Name].seen
-	if renewed, ok := r.renewals[node.Name]; ok {
-		seen = max(seen, renewed.seen)
-	}
-	over := seen + graceOf(node) - r.began
+	over := max(r.heartbeats[node.Name].seen, r.renewals[node.Name].seen) + graceOf(node) - r.began
 	over = max(over, min(over+extraGrace, extraGrace-1))
 	return r.began + over - mod(over, echoEach) + echoEach
 }
 
 func mod(a, b time.Duration) time.Duration { return (a%b + b) % b }
 
+// next is now if something has happened since the latest act.
 func (r *healthRule) next() time.Duration {
+	if r.acted != r.now {
+		return r.now
+	}
 	next := never
 	for _, node := range r.cluster.nodes {
 		if at := r.silentAt(node); at != never {
@@ -346,10 +347,9 @@ func (r *healthRule) next() time.Duration {
 	return max(next, r.now+1)
 }
 
-func (r *healthRule) act() {}
-
-// settle applies everything that is due now.
-func (r *healthRule) settle() {
+// act applies everything that is due now.
+func (r *healthRule) act() {
+	r.acted = r.now
 	for name, node := range r.cluster.nodes {
 		if r.now > r.silentAt(node) {
 			r.cluster.setUnknown(name)

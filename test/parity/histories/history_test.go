@@ -5,7 +5,6 @@ package histories
 
 import (
 	"cmp"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -237,13 +236,3 @@ func (h *history) podSpecs() []podSpec {
 	}
 	return all
 }
-
-// dice are what a history is made from.
-type dice struct{ *rand.Rand }
-
-func (d dice) between(least, most int) int { return least + d.IntN(most-least+1) }
-
-// chance is true in the given percentage of cases.
-func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
-
-func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }

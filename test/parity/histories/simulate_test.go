@@ -15,8 +15,6 @@ type model interface {
 	next() time.Duration
 	// act does what follows now.
 	act()
-	// settle follows everything that has happened.
-	settle()
 }
 
 // process is what all models have.
@@ -59,9 +57,6 @@ func simulate(h *history, m model) outcome {
 		default:
 			p.take(occasions[0], m.start)
 			occasions = occasions[1:]
-		}
-		if p.running {
-			m.settle()
 		}
 	}
 }

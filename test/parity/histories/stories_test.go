@@ -236,83 +236,39 @@ func healthStories() map[string]story {
 		}
 		return all
 	}
+	happens := func(nodes []nodeSpec, steps ...step) history { return history{Nodes: nodes, Start: sec, Steps: steps} }
+	m := nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true} // it has no kubelet
+	again := m
+	again.Created = 52 * sec
+	fifth := nodeSpec{Name: "a5", Zone: "a", Phase: 95 * ms, Created: 40 * sec}
+	silent := func(at time.Duration, node string) step { return step{at, fall{[]string{node}}} }
+	until := func(at time.Duration, node string) step { return step{at, cordon{node, false}} } // nothing
+	twoZones := append(nodes("a", 4), nodes("b", 1)...)
 	return map[string]story{
-		"a restart takes a taint off and puts it back later": {
-			history: history{Nodes: nodes("a", 4), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), notReady(21098*ms, "a2"),
-				{60098 * ms, restart{}},
-			}},
-			because: startOff, name: "a2",
-		},
-		"a heartbeat that came alone makes silence begin a period later": {
-			history: history{Nodes: nodes("a", 3), Start: sec, Steps: []step{
-				{67098 * ms, fall{[]string{"a2"}}}, {150098 * ms, cordon{"a3", false}},
-			}},
-			because: leaseForgotten, name: "a2",
-		},
-		"who fell first is not tainted first": {
-			history: history{Nodes: nodes("a", 8), Start: sec, Steps: []step{
-				notReady(20098*ms, "a5"), notReady(22098*ms, "a4"), notReady(27098*ms, "a3"),
-			}},
-			because: passOrder, name: "a3",
-		},
-		"a node that is ready again uses up a token": {
-			history: history{Nodes: nodes("a", 8), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), notReady(22098*ms, "a2"), notReady(24098*ms, "a3"),
-				ready(31098*ms, "a2"),
-			}},
-			because: wastedTokens, name: "a3",
-		},
-		"a zone that grows large while it is disrupted keeps the rate of a small one": {
-			history: history{Nodes: append(nodes("a", 4), nodes("b", 1)...), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), notReady(21098*ms, "a2"), notReady(22098*ms, "a3"),
-				{40098 * ms, addNode{nodeSpec{Name: "a5", Zone: "a", Phase: 95 * ms, Created: 40 * sec}}},
-			}},
-			because: stateOnly, name: "a2",
-		},
-		"a node without a kubelet inherits the silence of the previous node with its name": {
-			history: history{Nodes: append(nodes("a", 3), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
-				{50098 * ms, removeNode{"m"}}, {52098 * ms, addNode{nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Created: 52 * sec, Absent: true}}},
-			}},
-			because: recordByName, name: "m",
-		},
-		"a taint that somebody sets while all zones are disrupted stays": {
-			history: history{Nodes: nodes("a", 2), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), notReady(21098*ms, "a2"),
-				{60098 * ms, setTaint{"a1", corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}},
-			}},
-			because: offOnce, name: "a1",
-		},
-		"a zone that is disrupted for a moment waits for its next token from the start": {
-			history: history{Nodes: append(nodes("a", 4), nodes("b", 1)...), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), notReady(21098*ms, "a2"),
-				notReady(23098*ms, "a3"), ready(29098*ms, "a3"),
-			}},
-			because: newLimiter, name: "a2",
-		},
-		"a restart gives a token": {
-			history: history{Nodes: nodes("a", 4), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), {22098 * ms, restart{}}, notReady(23098*ms, "a2"),
-			}},
-			because: tokenAtStart, name: "a2",
-		},
+		"a restart takes a taint off and puts it back later": {because: startOff, name: "a2", history: happens(
+			nodes("a", 4), notReady(20098*ms, "a1"), notReady(21098*ms, "a2"), step{60098 * ms, restart{}})},
+		"a heartbeat that came alone makes silence begin a period later": {because: leaseForgotten, name: "a2", history: happens(
+			nodes("a", 3), silent(67098*ms, "a2"), until(150098*ms, "a3"))},
+		"who fell first is not tainted first": {because: passOrder, name: "a3", history: happens(
+			nodes("a", 8), notReady(20098*ms, "a5"), notReady(22098*ms, "a4"), notReady(27098*ms, "a3"))},
+		"a node that is ready again uses up a token": {because: wastedTokens, name: "a3", history: happens(
+			nodes("a", 8), notReady(20098*ms, "a1"), notReady(22098*ms, "a2"), notReady(24098*ms, "a3"), ready(31098*ms, "a2"))},
+		"a zone that grows large while it is disrupted keeps the rate of a small one": {because: stateOnly, name: "a2", history: happens(
+			twoZones, notReady(20098*ms, "a1"), notReady(21098*ms, "a2"), notReady(22098*ms, "a3"), step{40098 * ms, addNode{fifth}})},
+		"a node without a kubelet inherits the silence of the previous node with its name": {because: recordByName, name: "m", history: happens(
+			append(nodes("a", 3), m), step{50098 * ms, removeNode{"m"}}, step{52098 * ms, addNode{again}})},
+		"a taint that somebody sets while all zones are disrupted stays": {because: offOnce, name: "a1", history: happens(
+			nodes("a", 2), notReady(20098*ms, "a1"), notReady(21098*ms, "a2"),
+			step{60098 * ms, setTaint{"a1", corev1.Taint{Key: corev1.TaintNodeNotReady, Effect: corev1.TaintEffectNoExecute}}})},
+		"a zone that is disrupted for a moment waits for its next token from the start": {because: newLimiter, name: "a2", history: happens(
+			twoZones, notReady(20098*ms, "a1"), notReady(21098*ms, "a2"), notReady(23098*ms, "a3"), ready(29098*ms, "a3"))},
+		"a restart gives a token": {because: tokenAtStart, name: "a2", history: happens(
+			nodes("a", 4), notReady(20098*ms, "a1"), step{22098 * ms, restart{}}, notReady(23098*ms, "a2"))},
 		"a node from which nothing was ever heard has another grace period each time another recovers": {
-			history: history{Nodes: append(nodes("a", 1), nodeSpec{Name: "m", Zone: "a", Phase: 95 * ms, Absent: true}), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), ready(40098*ms, "a1"),
-			}},
-			because: graceForUnheard, name: "m",
-		},
-		"the countdown of pods begins again when not ready becomes unreachable": {
-			history: history{Nodes: nodes("a", 3), Start: sec, Steps: []step{
-				notReady(20098*ms, "a1"), {21098 * ms, fall{[]string{"a1"}}},
-			}},
-			because: newTimeAdded, name: "a1",
-		},
-		"a silent node stays ready after a write to its Lease that does not renew it": {
-			history: history{Nodes: nodes("a", 3), Start: sec, Steps: []step{
-				{20098 * ms, fall{[]string{"a1"}}}, {40098 * ms, touch{"a1"}}, {200098 * ms, cordon{"a3", false}},
-			}},
-			because: leaseWritten, name: "a1",
-		},
+			because: graceForUnheard, name: "m", history: happens(append(nodes("a", 1), m), notReady(20098*ms, "a1"), ready(40098*ms, "a1"))},
+		"the countdown of pods begins again when not ready becomes unreachable": {because: newTimeAdded, name: "a1", history: happens(
+			nodes("a", 3), notReady(20098*ms, "a1"), silent(21098*ms, "a1"))},
+		"a silent node stays ready after a write to its Lease that does not renew it": {because: leaseWritten, name: "a1", history: happens(
+			nodes("a", 3), silent(20098*ms, "a1"), step{40098 * ms, touch{"a1"}}, until(200098*ms, "a3"))},
 	}
 }
