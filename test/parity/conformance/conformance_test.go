@@ -64,7 +64,7 @@ func TestWhatIsNotAsExpected(t *testing.T) {
 		"the suite fails before its specs":                        {"built-in", ends(0, "failed", "no nodes"), "[SynchronizedBeforeSuite] of the suite failed: no nodes"},
 	} {
 		t.Run(what, func(t *testing.T) {
-			chosen, err := chooseRuns(c.run, nil)
+			chosen, err := chooseRuns(c.run)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +166,7 @@ func TestARunThatCannotBePlayedIsNotAsExpected(t *testing.T) {
 	if len(results) != 2 || results[0].asExpected() || !strings.Contains(results[0].complaints[0], "make an empty folder for the results") {
 		t.Errorf("got %+v, want a complaint for each run", results)
 	}
-	if _, err := chooseRuns("built-in,ours", nil); err == nil {
+	if _, err := chooseRuns("built-in,ours"); err == nil {
 		t.Error("got no error for a run that does not exist")
 	}
 }

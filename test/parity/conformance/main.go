@@ -35,7 +35,7 @@ func main() {
 	names := flag.String("runs", "",
 		"runs to perform, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
 	flag.Parse()
-	chosen, err := chooseRuns(*names, flag.Args())
+	chosen, err := chooseRuns(*names)
 	if err != nil {
 		os.Exit(fail(err))
 	}

@@ -91,8 +91,12 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 		return nil, fmt.Errorf("make an empty folder for the results: %w", err)
 	}
 	res.state = filepath.Join(folder, "cluster")
+	var managerArgs []string
+	if res.off != "" {
+		managerArgs = []string{"--controllers=" + res.off}
+	}
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(),
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: managerArgs,
 		Audit: auditlog.Calls, Log: os.Stderr,
 	})
 	if err != nil {
@@ -102,9 +106,13 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 	if err := prepare(ctx, cluster); err != nil {
 		return nil, err
 	}
-	stop, err := res.start(ctx, cluster)
-	if err != nil {
-		return nil, err
+	stop := func() error { return nil }
+	if res.ours != nil {
+		keeper, err := cluster.StartTaintkeeper(ctx, *res.ours)
+		if err != nil {
+			return nil, err
+		}
+		stop = keeper.Stop
 	}
 	ran, err = s.playSpecs(ctx, cluster, folder, res)
 	err = errors.Join(err, stop())

@@ -116,6 +116,24 @@ func (a resume) do(c *cluster, at time.Duration) {
 	}
 }
 
+// renew is what a kubelet that is not silent does by itself: it renews its lease.
+type renew struct{ Node string }
+
+func (a renew) do(c *cluster, at time.Duration) {
+	if kubelet := c.kubelets[a.Node]; kubelet != nil && !kubelet.silent {
+		c.renew(a.Node, at)
+	}
+}
+
+// post is what it does more rarely: it posts its status, though nothing has changed.
+type post struct{ Node string }
+
+func (a post) do(c *cluster, at time.Duration) {
+	if kubelet := c.kubelets[a.Node]; kubelet != nil && !kubelet.silent && kubelet.posts {
+		c.post(a.Node, at)
+	}
+}
+
 // report makes a kubelet that is not silent post another status of a condition. NetworkUnavailable is posted by the
 // network's controller, whatever the kubelet does.
 type report struct {
@@ -217,7 +235,11 @@ func (a finish) do(c *cluster, _ time.Duration) {
 	c.editPod(a.UID, func(pod *corev1.Pod) { pod.Status.Phase = a.Phase })
 }
 
-// restart kills the contestant and starts it again after a while. It does nothing to the cluster.
-type restart struct{ Down time.Duration }
+// restart kills the contestant, which starts again after a while. Neither does anything to the cluster.
+type (
+	restart struct{ Down time.Duration }
+	start   struct{}
+)
 
 func (restart) do(*cluster, time.Duration) {}
+func (start) do(*cluster, time.Duration)   {}

@@ -29,17 +29,12 @@ type cluster struct {
 	// blindUntil is until when pods cannot be seen.
 	blindUntil time.Duration
 
-	// through is where changes go, if not straight into the cluster: to an API, which tells the cluster what has changed.
-	through store
+	// write is where changes go, if not straight into the cluster: to an API, which tells the cluster what has changed.
+	write func(before, after metav1.Object)
 	// These are told of every change; before is nil for what came, after for what went.
 	nodeChanged  func(before, after *corev1.Node)
 	podChanged   func(before, after *corev1.Pod)
 	leaseChanged func(before, after *coordinationv1.Lease)
-}
-
-// store takes a change of an object.
-type store interface {
-	put(before, after metav1.Object)
 }
 
 // kubelet is what the kubelet of a node knows.
@@ -80,22 +75,6 @@ func (c *cluster) begin(h *history) {
 // kubeletAfter is how long a kubelet takes to end a pod. The half second keeps the removal away from every other
 // instant of a history.
 func kubeletAfter(grace int64) time.Duration { return time.Duration(grace)*sec + sec/2 }
-
-// happen lets an occasion happen.
-func (c *cluster) happen(o occasion) {
-	switch {
-	case o.renews != "":
-		if kubelet := c.kubelets[o.renews]; kubelet != nil && !kubelet.silent {
-			c.renew(o.renews, o.at)
-		}
-	case o.posts != "":
-		if kubelet := c.kubelets[o.posts]; kubelet != nil && !kubelet.silent && kubelet.posts {
-			c.post(o.posts, o.at)
-		}
-	case o.step != nil:
-		o.step.Do.do(c, o.at)
-	}
-}
 
 func withTaint(taints []corev1.Taint, taint corev1.Taint) []corev1.Taint {
 	taints = slices.Clone(taints)
@@ -314,14 +293,14 @@ func put[T any, O object[T]](c *cluster, objects map[string]O, name string, afte
 	before := objects[name]
 	switch {
 	case before == nil && after == nil:
-	case c.through == nil:
+	case c.write == nil:
 		set(objects, name, after, changed)
 	case before == nil:
-		c.through.put(nil, after)
+		c.write(nil, after)
 	case after == nil:
-		c.through.put(before, nil)
+		c.write(before, nil)
 	default:
-		c.through.put(before, after)
+		c.write(before, after)
 	}
 }
 

@@ -109,7 +109,7 @@ func withoutRepeats(h *history, played outcome) (outcome, int) {
 	once, repeats := outcome{}, 0
 	for name, looks := range played {
 		for i, l := range looks {
-			if l.deleted && i > 0 && l == looks[i-1] && h.startsAt(l.at) && (i < 2 || l != looks[i-2]) {
+			if l.deleted && i > 0 && l == looks[i-1] && slices.Contains(h.starts(), l.at) && (i < 2 || l != looks[i-2]) {
 				repeats++
 				continue
 			}

@@ -114,33 +114,14 @@ const (
 	postAfter  = 5 * sec // not together with a renewal
 )
 
-// occasion is an instant at which something that the history decides happens: exactly one of the others is set.
-type occasion struct {
-	at     time.Duration
-	step   *step
-	renews string // a node whose kubelet renews its lease, if it is not silent
-	posts  string // a node whose kubelet posts its status again, if it is not silent
-	starts bool   // the contestant starts
-}
-
-// kills reports whether the contestant is killed.
-func (o occasion) kills() bool {
-	if o.step == nil {
-		return false
-	}
-	_, ok := o.step.Do.(restart)
-	return ok
-}
-
-// occasions returns all there is to happen, in its order.
-func (h *history) occasions() []occasion {
-	all := []occasion{{at: h.Start, starts: true}}
-	for i := range h.Steps {
-		s := &h.Steps[i]
-		all = append(all, occasion{at: s.At, step: s})
+// occasions returns all there is to happen, in its order: the steps, starts of the contestant, and what kubelets do.
+func (h *history) occasions() []step {
+	all := []step{{h.Start, start{}}}
+	for _, s := range h.Steps {
+		all = append(all, s)
 		switch do := s.Do.(type) {
 		case restart:
-			all = append(all, occasion{at: h.startAgain(s.At + do.Down), starts: true})
+			all = append(all, step{h.startAgain(s.At + do.Down), start{}})
 		case addNode:
 			all = append(all, h.ofKubelet(do.Node, s.At)...)
 		}
@@ -148,12 +129,12 @@ func (h *history) occasions() []occasion {
 	for _, spec := range h.Nodes {
 		all = append(all, h.ofKubelet(spec, 0)...)
 	}
-	slices.SortStableFunc(all, func(a, b occasion) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 
-// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a whole tenth of
-// a second, when nothing else happens.
+// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a
+// whole tenth of a second, when nothing else happens.
 func (h *history) startAgain(at time.Duration) time.Duration {
 	if h.hasKubelets() {
 		return at.Truncate(tick) + tick
@@ -161,35 +142,37 @@ func (h *history) startAgain(at time.Duration) time.Duration {
 	return at
 }
 
-// ofKubelet returns when a kubelet that comes at an instant acts, until it goes.
-func (h *history) ofKubelet(spec nodeSpec, from time.Duration) []occasion {
-	if spec.Phase == 0 {
-		return nil
-	}
+// ofKubelet returns what a kubelet that comes at an instant does, until it goes.
+func (h *history) ofKubelet(spec nodeSpec, from time.Duration) (all []step) {
 	until := h.end()
 	for _, s := range h.Steps {
-		if remove, ok := s.Do.(removeNode); ok && remove.Node == spec.Name && s.At > from {
+		if s.Do == (removeNode{spec.Name}) && s.At > from {
 			until = s.At
 			break
 		}
 	}
-	var all []occasion
-	for at := spec.Phase; at < until; at += renewEvery {
-		if at > from {
-			all = append(all, occasion{at: at, renews: spec.Name})
+	each := func(first, period time.Duration, do action) {
+		for at := first; at < until; at += period {
+			if at > from {
+				all = append(all, step{at, do})
+			}
 		}
 	}
-	for at := spec.Phase + postAfter; at < until; at += postEvery {
-		if at > from {
-			all = append(all, occasion{at: at, posts: spec.Name})
-		}
+	if spec.Phase > 0 {
+		each(spec.Phase, renewEvery, renew{spec.Name})
+		each(spec.Phase+postAfter, postEvery, post{spec.Name})
 	}
 	return all
 }
 
-// startsAt reports whether the contestant starts at an instant.
-func (h *history) startsAt(at time.Duration) bool {
-	return slices.ContainsFunc(h.occasions(), func(o occasion) bool { return o.starts && o.at == at })
+// starts are the instants at which the contestant starts.
+func (h *history) starts() (all []time.Duration) {
+	for _, s := range h.occasions() {
+		if s.Do == (start{}) {
+			all = append(all, s.At)
+		}
+	}
+	return all
 }
 
 // longestCountdown is the longest tolerationSeconds that a history waits for.

@@ -198,8 +198,8 @@ func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 // downMeanwhile reports whether upstream was started only when the pod was due: late is late, no matter which of the two
 // did not run.
 func downMeanwhile(h *history, late v1alpha1.ShadowDifference) bool {
-	return late.Outcome == v1alpha1.ShadowLate && slices.ContainsFunc(h.occasions(), func(o occasion) bool {
-		started := epoch.Add(o.at)
-		return o.starts && started.After(late.Due.Time) && !started.After(late.Evicted.Time)
+	return late.Outcome == v1alpha1.ShadowLate && slices.ContainsFunc(h.starts(), func(at time.Duration) bool {
+		started := epoch.Add(at)
+		return started.After(late.Due.Time) && !started.After(late.Evicted.Time)
 	})
 }

@@ -44,7 +44,7 @@ func simulate(h *history, m model) outcome {
 			acts = max(m.next(), p.now)
 		}
 		if len(occasions) > 0 {
-			upcoming = occasions[0].at
+			upcoming = occasions[0].At
 		}
 		if p.now = min(acts, removal, upcoming); p.now > h.end() {
 			return p.seen
@@ -61,14 +61,15 @@ func simulate(h *history, m model) outcome {
 	}
 }
 
-func (p *process) take(next occasion, start func()) {
-	switch {
-	case next.starts && !p.running:
-		p.running, p.began = true, p.now
-		start()
-	case next.kills():
+func (p *process) take(next step, begin func()) {
+	switch next.Do.(type) {
+	case start:
+		if !p.running {
+			p.running, p.began = true, p.now
+			begin()
+		}
+	case restart:
 		p.running = false
-	default:
-		p.cluster.happen(next)
 	}
+	next.Do.do(p.cluster, p.now)
 }

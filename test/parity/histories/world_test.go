@@ -47,7 +47,7 @@ func newWorld(h *history) *world {
 		pods: outcome{}, nodes: outcome{},
 	}
 	w.api.Changed = w.changed
-	w.cluster.through = w
+	w.cluster.write = w.write
 	w.cluster.nodeChanged = func(before, after *corev1.Node) { w.nodes.note(cmp.Or(after, before).Name, after, now()) }
 	w.client.PrependReactor("*", "*", w.react)
 	w.cluster.begin(h)
@@ -73,16 +73,18 @@ func play(t *testing.T, h *history, c contestant, nextToIt ...func(*testing.T, *
 			}
 			stop = nil
 		}
-		for _, o := range h.occasions() {
-			sleepUntil(o.at)
+		for _, s := range h.occasions() {
+			sleepUntil(s.At)
 			synctest.Wait()
-			switch {
-			case o.starts && stop == nil:
-				stop = bubble.Run(t, "the contestant", func(ctx context.Context) error { return c(ctx, w) })
-			case o.kills():
+			switch s.Do.(type) {
+			case start:
+				if stop == nil {
+					stop = bubble.Run(t, "the contestant", func(ctx context.Context) error { return c(ctx, w) })
+				}
+			case restart:
 				kill()
 			default:
-				w.happen(o)
+				w.happen(s)
 			}
 		}
 		sleepUntil(h.end())
@@ -98,8 +100,8 @@ var (
 	leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-// put implements store: what a history does to the cluster goes through the API, too.
-func (w *world) put(before, after metav1.Object) {
+// write makes what a history does to the cluster go through the API, too.
+func (w *world) write(before, after metav1.Object) {
 	var err error
 	switch {
 	case before == nil:
@@ -149,13 +151,10 @@ func (w *world) locked(do func()) {
 	do()
 }
 
-// happen lets an occasion happen, and then what follows from it. A pod that is replaced is gone for everybody before
+// happen lets a step happen, and then what follows from it. A pod that is replaced is gone for everybody before
 // the next pod with its name comes, unless the replacement is to be unseen.
-func (w *world) happen(o occasion) {
-	var creates create
-	if o.step != nil {
-		creates, _ = o.step.Do.(create)
-	}
+func (w *world) happen(s step) {
+	creates, _ := s.Do.(create)
 	if creates.Pod.Name != "" && !creates.Unseen {
 		w.locked(func() { w.cluster.vacate(creates.Pod.Name) })
 		synctest.Wait()
@@ -164,7 +163,7 @@ func (w *world) happen(o occasion) {
 		if creates.Unseen { // as when the resource version of the watches is too old to continue
 			w.api.Watches("pods").Expire()
 		}
-		w.cluster.happen(o)
+		s.Do.do(w.cluster, s.At)
 		w.scheduleRemovals()
 	})
 	synctest.Wait()
