@@ -83,7 +83,8 @@ var runs = []run{
 	{name: "taintkeeper", about: "bin/taintkeeper evicts", ours: &localcluster.TaintkeeperConfig{Args: []string{verbose}}},
 	{
 		name: "taintkeeper-coexist", about: "bin/taintkeeper evicts, next to a kube-controller-manager that runs with its defaults",
-		builtIn: localcluster.BuiltInOn, ours: &localcluster.TaintkeeperConfig{Args: []string{verbose}, Coexist: true}, allOurs: true,
+		builtIn: localcluster.BuiltInOn, allOurs: true,
+		ours: &localcluster.TaintkeeperConfig{Args: []string{verbose}, Coexist: true},
 	},
 	{
 		name: "taintkeeper-all", about: "bin/taintkeeper evicts, and taints nodes in the node-lifecycle-controller's place",
