@@ -125,15 +125,12 @@ func (m *evictionsModel) excluded(pod *corev1.Pod) bool {
 	return mirror && !m.quirks.has(mirrorPods) || pod.DeletionTimestamp != nil && !m.quirks.has(terminatingAgain)
 }
 
-// timed reports whether each pod has one timer, as in upstream. Otherwise only what holds now counts.
-func (m *evictionsModel) timed() bool { return m.quirks.has(frozen | byName | fromSight | orphans) }
-
 // leavesAt is when the model evicts a pod, by what its process knows now. It may lie in the past.
 func (m *evictionsModel) leavesAt(known *knownPod) time.Duration {
 	switch {
 	case m.excluded(known.object):
 		return never
-	case m.timed():
+	case m.quirks.has(frozen):
 		return known.timer
 	case known.done:
 		return never
@@ -159,7 +156,7 @@ func (m *evictionsModel) due(known *knownPod) due {
 	var earliest due
 	var taints []oracle.Taint
 	for _, taint := range node.taints {
-		if m.timed() {
+		if m.quirks.has(frozen) {
 			taint.Values = nil
 		}
 		if m.quirks.has(fromSight) {
@@ -244,7 +241,7 @@ type knownNode struct {
 type knownPod struct {
 	object *corev1.Pod
 	seen   oracle.Span   // when it was first seen on its node
-	timer  time.Duration // if it is timed: when it must leave; never: there is no timer
+	timer  time.Duration // frozen: when it must leave; never: there is no timer
 	done   bool          // otherwise: it was deleted
 }
 
@@ -324,19 +321,7 @@ func (m *evictionsModel) know(before *knownNode, object *corev1.Node) []oracle.T
 	if before != nil && before.object.UID == object.UID {
 		known = before.taints
 	}
-	if !m.quirks.has(apart) {
-		return oracle.Next(known, oracle.Version{At: m.sight(), Taints: object.Spec.Taints})
-	}
-	var all []oracle.Taint
-	for _, unreachable := range []bool{false, true} { // as two nodes, of which each has one of the two names
-		other := func(key string) bool { return (key == corev1.TaintNodeUnreachable) != unreachable }
-		all = append(all, oracle.Next(
-			slices.DeleteFunc(slices.Clone(known), func(taint oracle.Taint) bool { return other(taint.Key) }),
-			oracle.Version{At: m.sight(), Taints: slices.DeleteFunc(slices.Clone(object.Spec.Taints),
-				func(taint corev1.Taint) bool { return other(taint.Key) })},
-		)...)
-	}
-	return all
+	return oracle.Next(known, oracle.Version{At: m.sight(), Taints: object.Spec.Taints})
 }
 
 // forgetNodes forgets the nodes that are gone.

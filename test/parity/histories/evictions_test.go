@@ -23,9 +23,10 @@ var evictions = game{
 	agree:   func(rule, upstream []look) bool { return equal(rule, upstream, roughly) },
 	quirks: []string{
 		"4: frozen countdown", "6: overflow", "7: keyed by name", "8: terminating pod deleted again", "9: mirror pod deleted",
-		"swap: not-ready and unreachable count apart", "10: countdown from sight", "node gone: countdown goes on",
+		"10: countdown from sight", "node gone: countdown goes on",
 	},
-	enough: 2000,
+	needFirst: byName | fromSight | orphans,
+	enough:    2000,
 }
 
 func init() { evictions.timers = predictByTimers } // which asks for all quirks
@@ -38,16 +39,14 @@ const (
 	frozen quirks = 1 << iota
 	// overflow (6): tolerationSeconds are counted in 64-bit nanoseconds.
 	overflow
-	// byName (7): what is known about a pod is kept under its name, and the name is deleted. As each quirk that is about
-	// when a countdown begins or ends, it comes with the first.
+	// byName (7): what is known about a pod is kept under its name, and the name is deleted.
 	byName
 	// terminatingAgain (8): a pod that terminates already is deleted like any other.
 	terminatingAgain
 	// mirrorPods (9): mirror pods are deleted.
 	mirrorPods
-	// apart (no number there; in docs/differences.md): not-ready and unreachable each count from when they came.
-	apart
-	// fromSight (10): a countdown starts when the process first sees that the pod must leave.
+	// fromSight (10): a countdown starts when the process first sees that the pod must leave. So not-ready and unreachable
+	// each count from when they came.
 	fromSight
 	// orphans (no number there; in docs/differences.md): a countdown continues when its node is gone.
 	orphans

@@ -48,6 +48,8 @@ type game struct {
 	agree func(rule, upstream []look) bool
 	// quirks are the names of upstream's, in the order of their bits.
 	quirks []string
+	// needFirst are those that are about when a countdown begins or ends: without the first, no countdown goes on.
+	needFirst quirks
 	// enough is how many histories are sure to meet each quirk.
 	enough int
 }
@@ -55,7 +57,11 @@ type game struct {
 // quirks is a set of ways in which upstream differs from the rule: the switches of the model of it.
 type quirks uint
 
-const none quirks = 0
+const (
+	none quirks = 0
+	// agrees is no quirk, and no passes: upstream does what the rule says.
+	agrees quirks = 1 << 31
+)
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }
 
@@ -69,8 +75,11 @@ func (g *game) names(set quirks) string {
 			names = append(names, name)
 		}
 	}
-	if set == none {
+	switch set {
+	case none:
 		return "acting in passes alone"
+	case agrees:
+		return "nothing"
 	}
 	return strings.Join(names, " + ")
 }
@@ -168,29 +177,26 @@ func (t *trial) names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// explanation is why upstream does with a pod or a node what it does.
-type explanation struct {
-	agrees bool   // with the rule
-	quirks quirks // otherwise
-}
-
 // explain finds, for each pod or node that upstream treats differently from the rule, no quirk or a single one with which
 // the model does as upstream did; if there is none, the quirks that are left of all when those are dropped without which
 // it still does.
-func (t *trial) explain() map[string]explanation {
+func (t *trial) explain() map[string]quirks {
 	predicted := map[quirks]outcome{}
 	explains := func(set quirks, name string) bool {
+		if set.has(t.game.needFirst) {
+			set |= 1
+		}
 		if predicted[set] == nil {
 			predicted[set] = t.game.model(t.history, t.passes, set)
 		}
 		return equal(predicted[set][name], t.upstream[name], exactly)
 	}
-	found := map[string]explanation{}
+	found := map[string]quirks{}
 	for _, name := range t.names() {
 		if t.game.agree(t.rule[name], t.upstream[name]) {
-			found[name] = explanation{agrees: true}
+			found[name] = agrees
 		} else if explains(t.game.all(), name) {
-			found[name] = explanation{quirks: t.game.fewest(func(set quirks) bool { return explains(set, name) })}
+			found[name] = t.game.fewest(func(set quirks) bool { return explains(set, name) })
 		}
 	}
 	return found
@@ -220,11 +226,9 @@ func (t *trial) table() string {
 	var text strings.Builder
 	explanation := t.explain()
 	for _, name := range t.names() {
-		because := "upstream does what the rule says"
-		if found, ok := explanation[name]; !ok {
-			because = "unexplained"
-		} else if !found.agrees {
-			because = "upstream differs: " + t.game.names(found.quirks)
+		because := "unexplained"
+		if found, ok := explanation[name]; ok {
+			because = "upstream differs because of " + t.game.names(found)
 		}
 		fmt.Fprintf(&text, "\n%s: %s %v\n", name, because, t.faults(name))
 		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -295,7 +299,7 @@ func (g *game) play(t *testing.T, count int) {
 	if count < 1 {
 		t.Fatalf("-n=%d: ask for at least one history", count)
 	}
-	played := &book{began: time.Now(), names: map[explanation]int{}, histories: map[quirks]int{}}
+	played := &book{began: time.Now(), names: map[quirks]int{}, histories: map[quirks]int{}}
 	seed.Each(t, count, func(t *testing.T, index int) {
 		g.property(t, func(tried *trial) { played.enter(t, tried) }).HoldAt(t, index)
 	})
@@ -313,7 +317,7 @@ type book struct {
 	played    int
 	agreed    int // histories in which upstream does what the rule says
 	repeats   int
-	names     map[explanation]int // of pods or nodes
+	names     map[quirks]int // of pods or nodes
 	histories map[quirks]int
 }
 
@@ -325,10 +329,9 @@ func (b *book) enter(t *testing.T, tried *trial) {
 	because := map[quirks]bool{}
 	for _, found := range explanations {
 		b.names[found]++
-		if !found.agrees {
-			because[found.quirks] = true
-		}
+		because[found] = true
 	}
+	delete(because, agrees)
 	for set := range because {
 		b.histories[set]++
 	}
@@ -352,11 +355,11 @@ func (b *book) table(g *game) string {
 	}
 	fmt.Fprintf(table, "\tHISTORIES\tPODS OR NODES\n")
 	fmt.Fprintf(table, "played\t%d\t%d\n", b.played, all)
-	fmt.Fprintf(table, "both the same\t%d\t%d\n", b.agreed, b.names[explanation{agrees: true}])
+	fmt.Fprintf(table, "both the same\t%d\t%d\n", b.agreed, b.names[agrees])
 	sets := slices.Sorted(maps.Keys(b.histories))
 	slices.SortStableFunc(sets, func(a, b quirks) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
 	for _, set := range sets {
-		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", g.names(set), b.histories[set], b.names[explanation{quirks: set}])
+		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", g.names(set), b.histories[set], b.names[set])
 	}
 	fmt.Fprintf(table, "upstream deleted twice at its start\t\t%d\n", b.repeats)
 	table.Flush()

@@ -25,13 +25,14 @@ type look struct {
 }
 
 func (l look) String() string {
+	at := l.at.Round(ms).String()
 	switch {
 	case l.deleted:
-		return l.at.String()
+		return at
 	case l.gone:
-		return fmt.Sprintf("%s gone", l.at)
+		return at + " gone"
 	}
-	words := []string{l.at.String(), string(l.ready)}
+	words := []string{at, string(l.ready)}
 	if l.noSchedule != "" {
 		words = append(words, "NoSchedule:"+l.noSchedule)
 	}
