@@ -111,16 +111,22 @@ func (o options) chosen() []proof {
 func list(out io.Writer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "PROOF\tMINUTES\tSEED\tWHAT IT PROVES")
-	total := 0
+	minutes := map[pace]int{} // computing is done before the others are
 	for _, p := range proofs {
 		says := p.says
-		if p.onDemand {
+		switch {
+		case p.onDemand:
 			says += "; only if named"
-		} else {
-			total += p.minutes
+		case p.pace == waits:
+			says += "; next to others that wait"
+			minutes[waits] = max(minutes[waits], p.minutes)
+		case p.pace == computes:
+			says += "; next to all others, at the lowest priority"
+		default:
+			minutes[""] += p.minutes
 		}
 		fmt.Fprintf(table, "%s\t%d\t%s\t%s\n", p.name, p.minutes, p.describeSeed(), says)
 	}
-	fmt.Fprintf(table, "all\t%d\t\ton two cores, once everything is built\n", total)
+	fmt.Fprintf(table, "all\t%d\t\ton two cores, once everything is built\n", minutes[""]+minutes[waits])
 	return table.Flush()
 }

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -16,6 +17,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -23,6 +25,7 @@ import (
 // result is how a proof went.
 type result struct {
 	proof
+	at      int // among the chosen ones
 	took    time.Duration
 	err     error
 	skipped string // why it cannot run here
@@ -39,52 +42,113 @@ func (r result) word() string {
 	}
 }
 
-// runProofs runs the chosen proofs one after the other. One that fails does not stop the others.
+// runProofs runs the chosen proofs. Those that compute run meanwhile, and those that wait run side by side at the end.
+// One that fails does not stop the others.
 func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err error) {
-	var results []result
-	ok = true
-	for _, p := range o.chosen() {
-		if ctx.Err() != nil {
-			return false, context.Cause(ctx)
+	r := &running{options: o, out: &lines{to: out}, chosen: o.chosen(), began: time.Now()}
+	var meanwhile, waiting sync.WaitGroup
+	meanwhile.Go(func() { r.each(ctx, computes) })
+	r.each(ctx, "")
+	for i, p := range r.chosen {
+		if p.pace == waits {
+			waiting.Go(func() { r.one(ctx, i) })
 		}
-		if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && o.seed != "" {
-			p.seed = o.seed
-		}
-		fmt.Fprintf(out, "==> %s: %s\n", p.name, p.says)
-		r := p.result(ctx, o.args, out)
-		results = append(results, r)
-		ok = ok && r.err == nil
-		// The table is written after each proof, so that an interrupted run has one, too.
-		if err := writeTable(ctx, o.table, results); err != nil {
-			return false, err
-		}
+	}
+	waiting.Wait()
+	meanwhile.Wait()
+	if ctx.Err() != nil {
+		return false, context.Cause(ctx)
 	}
 	text, err := os.ReadFile(o.table)
 	fmt.Fprintf(out, "\n%s", text)
-	return ok, err
+	return !r.failed, errors.Join(r.err, err)
+}
+
+// running is a run of some proofs.
+type running struct {
+	options
+
+	chosen []proof
+	out    *lines
+	began  time.Time
+
+	building sync.Mutex // by one make at a time
+
+	mu      sync.Mutex
+	results []result // as far as there are any
+	failed  bool
+	err     error // of the table
+}
+
+// each runs the proofs of one pace one after the other.
+func (r *running) each(ctx context.Context, pace pace) {
+	for i, p := range r.chosen {
+		if p.pace == pace && ctx.Err() == nil {
+			r.one(ctx, i)
+		}
+	}
+}
+
+// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after
+// each proof, so that an interrupted run has one, too.
+func (r *running) one(ctx context.Context, i int) {
+	p, out := r.chosen[i], io.Writer(r.out)
+	if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && r.seed != "" {
+		p.seed = r.seed
+	}
+	title := fmt.Sprintf("==> %s: %s\n", p.name, p.says)
+	if p.pace != "" && len(r.chosen) > 1 {
+		fmt.Fprint(out, "==> meanwhile, "+strings.TrimPrefix(title, "==> "))
+		whole := &bytes.Buffer{}
+		defer func() { _, _ = r.out.Write(whole.Bytes()) }()
+		out = whole
+	}
+	fmt.Fprint(out, title)
+	found := r.result(ctx, p, out)
+	found.at = i
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.results = append(r.results, found)
+	slices.SortFunc(r.results, func(a, b result) int { return cmp.Compare(a.at, b.at) })
+	r.failed = r.failed || found.err != nil
+	r.err = errors.Join(r.err, writeTable(ctx, r.table, time.Since(r.began), r.results))
+}
+
+// lines lets several proofs print.
+type lines struct {
+	mu sync.Mutex
+	to io.Writer
+}
+
+func (l *lines) Write(text []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.to.Write(text)
 }
 
 // result runs the proof unless this machine cannot, and says how that went.
-func (p proof) result(ctx context.Context, args []string, out io.Writer) result {
+func (r *running) result(ctx context.Context, p proof, out io.Writer) result {
 	if p.missing != nil {
 		if why := p.missing(ctx); why != "" {
 			fmt.Fprintf(out, "==> %s skipped: %s\n", p.name, why)
 			return result{proof: p, skipped: why}
 		}
 	}
+	r.building.Lock()
+	err := p.build(ctx, out)
+	r.building.Unlock()
 	began := time.Now()
-	err := p.run(ctx, args, out)
+	if err == nil {
+		err = p.run(ctx, r.args, out)
+	}
 	if err != nil {
 		fmt.Fprintf(out, "==> %s failed: %v\n", p.name, err)
 	}
 	return result{proof: p, took: time.Since(began), err: err}
 }
 
-// run builds what the proof needs, and runs its packages and commands, all of them even if one fails.
+// run runs the packages and commands of the proof, all of them even if one fails.
 func (p proof) run(ctx context.Context, args []string, out io.Writer) error {
-	if err := p.build(ctx, out); err != nil {
-		return err
-	}
 	var failed []string
 	for _, c := range p.steps(args) {
 		if err := c.run(ctx, out); err != nil {
@@ -114,7 +178,9 @@ func (p proof) steps(args []string) (all []command) {
 		all = slices.Clone(p.commands)
 	}
 	for i := range all {
-		all[i] = p.filled(all[i])
+		if all[i] = p.filled(all[i]); p.pace == computes {
+			all[i].args = slices.Concat([]string{"nice", "-n", "19"}, all[i].args)
+		}
 	}
 	return all
 }
@@ -166,17 +232,15 @@ func (c command) run(ctx context.Context, out io.Writer) error {
 }
 
 // writeTable writes the results so far as Markdown.
-func writeTable(ctx context.Context, file string, results []result) error {
+func writeTable(ctx context.Context, file string, took time.Duration, results []result) error {
 	var text strings.Builder
 	fmt.Fprintf(&text, "Proofs of %s on %d processors (%s/%s), %s, %s:\n\n", version(ctx), runtime.NumCPU(),
 		runtime.GOOS, runtime.GOARCH, planeFolder(), time.Now().UTC().Format(time.DateOnly))
 	text.WriteString("| proof | result | seconds | seed |\n| --- | --- | --: | --- |\n")
-	total := time.Duration(0)
 	for _, r := range results {
 		fmt.Fprintf(&text, "| %s | %s | %.0f | %s |\n", r.name, r.word(), r.took.Seconds(), r.describeSeed())
-		total += r.took
 	}
-	fmt.Fprintf(&text, "| all | | %.0f | |\n", total.Seconds())
+	fmt.Fprintf(&text, "| all | | %.0f | |\n", took.Seconds())
 	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 		return err
 	}

@@ -10,7 +10,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"sigs.k8s.io/yaml"
 )
@@ -164,7 +166,7 @@ func TestTheStepsOfAProof(t *testing.T) {
 		}},
 		{"chaos", []string{"-duration=10m"}, []string{"bin/chaos -seed=1 -duration=10m"}},
 		{"defects", []string{"-only=6"}, []string{"bin/defects -settable-kube-controller-manager=bin/settable-kube-controller-manager-1.35 -only=6"}},
-		{"mutation", []string{"verdict"}, []string{"tools/mutation/run.sh verdict"}},
+		{"mutation", []string{"verdict"}, []string{"nice -n 19 tools/mutation/run.sh verdict"}},
 	} {
 		p, _ := find(test.proof)
 		var got []string
@@ -219,5 +221,39 @@ func TestAProofThatFailsOrCannotRunHereStopsNoOther(t *testing.T) {
 		if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
 			t.Errorf("the table in the file is %q, %v", text, err)
 		}
+	}
+}
+
+// Who opens a pipe waits until the other end is opened, so proofs that meet run at the same time.
+func TestWhatRunsNextToAnother(t *testing.T) {
+	known := proofs
+	t.Cleanup(func() { proofs = known })
+	dir := t.TempDir()
+	meet := func(name string, is pace, line string) proof {
+		return proof{name: name, says: "company", minutes: 1, commands: []command{{dir, []string{"sh", "-c", line}}}, pace: is}
+	}
+	proofs = []proof{
+		meet("computing", computes, "cat one"), meet("first", "", "test ! -e alone; echo >one; touch alone"),
+		meet("second", "", "test -e alone"), meet("waiting", waits, "cat two"), meet("also waiting", waits, "echo >two"),
+	}
+	for _, name := range []string{"one", "two"} {
+		if err := syscall.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var out strings.Builder
+	table := filepath.Join(t.TempDir(), "proofs.md")
+	if ok, err := runProofs(ctx, options{table: table}, &out); !ok || err != nil {
+		t.Errorf("%t, %v:\n%s", ok, err, out.String())
+	}
+	text, err := os.ReadFile(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile(`(?m)^\| ([a-z ]+) \| ok `).FindAllStringSubmatch(string(text), -1)
+	if len(rows) != len(proofs) || rows[0][1] != "computing" || rows[4][1] != "also waiting" {
+		t.Errorf("the table is\n%s", text)
 	}
 }
