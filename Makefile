@@ -33,7 +33,7 @@ PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo proofs try)
 PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility kubelets
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build check lint fmt verify-files generate test proofs $(PROOFS) bench demo try playground release \
+.PHONY: help needs build check lint fmt verify-files generate screenshots test proofs $(PROOFS) bench demo try playground release \
 	controlplane machines $(PRODUCT) $(PROGRAMS) bin/chaos-taintkeeper bin/conformance/run
 
 help: ## list the targets
@@ -83,6 +83,9 @@ generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRD
 	@$(GO) run ./internal/plugin/cmd/reference >docs/commands.md
 	@$(GO) test ./cmd/taintkeeper -run '^TestThePageOfMetricsIsCurrent$$' -count=1 -args -write
 
+screenshots: docs/cluster.svg ## draw the pictures of docs/, light and dark (needs Chromium)
+	@$(GO) run ./test/web/screenshot
+
 docs/cluster.svg: docs/cluster.d2 bin/d2
 	@bin/d2 --elk-nodeNodeBetweenLayers=30 --elk-edgeNodeBetweenLayers=20 --elk-padding='[top=45,left=25,bottom=45,right=25]' $< $@
 	@chmod 644 $@
@@ -105,8 +108,8 @@ ifeq ($(findstring -only,$(BENCH)),)
 endif
 	@bin/bench $(BENCH)
 
-demo: build controlplane bin/demo ## play and check five acts, about evictions and silent nodes, on a real control plane on this machine (1 minute; BOARD=1 shows the board as well)
-	@bin/demo $(if $(BOARD),-board)
+demo: build controlplane bin/demo ## play five acts to kube-controller-manager alone and to Taintkeeper next to it, on two control planes on this machine (2 minutes)
+	@bin/demo
 
 try: build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try

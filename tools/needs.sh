@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Checks, within a second, that this machine has what a make target needs: needs.sh go git cc chromium ip runc cni. For
-# root on Debian it installs missing packages with apt-get; otherwise it says how to install them.
+# root on Debian it names the missing packages and installs them with apt-get, unless INSTALL is 0; otherwise it says how
+# to install them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -48,8 +49,8 @@ for name in "$@"; do
 done
 if [ ${#missing[@]} = 0 ]; then exit; fi
 
-if [ ${#install[@]} -gt 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-	echo "==> apt-get install ${install[*]}"
+if [ ${#install[@]} -gt 0 ] && [ "${INSTALL:-1}" != 0 ] && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+	echo "==> apt-get install ${install[*]} (INSTALL=0 forbids it)"
 	apt-get update -qq
 	DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${install[@]}" >/dev/null
 fi

@@ -31,7 +31,7 @@ const (
 	shadowReportKind = "ShadowReport"
 )
 
-// ShadowReport is what shadow mode has found since it began. Its JSON is documented in docs/shadow-mode.md.
+// ShadowReport is what shadow mode has found since it began. Its JSON is documented in docs/plugin.md.
 //
 // +kubebuilder:object:generate=false
 type ShadowReport struct {

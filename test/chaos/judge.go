@@ -24,10 +24,11 @@ const (
 	wrong charge = "wrong" // a pod that need not have left at all
 	twice charge = "twice" // a pod that was known to be leaving already
 
+	strange charge = "strange" // a call that no step of the explored worlds makes
 	foreign charge = "foreign" // a pod that the built-in evicted although the eviction clock was fresh
 )
 
-var charges = []charge{lost, tardy, early, wrong, twice, foreign}
+var charges = []charge{lost, tardy, early, wrong, twice, strange, foreign}
 
 // finding is one thing that went wrong.
 type finding struct {
@@ -50,6 +51,10 @@ func (h *history) judge() []finding {
 	found = append(found, h.judgeStamps()...)
 	found = append(found, h.judgeDelays()...)
 	found = append(found, h.judgeForeign()...)
+	for _, is := range h.unknown {
+		name := is.Namespace + "/" + is.Name
+		found = append(found, finding{charge: strange, uid: is.UID, name: name, when: is.Received, why: is.Why})
+	}
 	found = append(found, h.judgeStays()...)
 	slices.SortStableFunc(found, func(a, b finding) int {
 		return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name))

@@ -153,6 +153,7 @@ func TestTheJudge(t *testing.T) {
 		{"the replica that recorded has not seen that it was due", "10 taints off; 12 untainted; 13 a starts; 15 a renews; 70 built-in deletes", ""},
 		{"it marked the pod while that was due", "10 taints off; 11 built-in marks; 12 untainted; 14 a renews; 30 built-in deletes", ""},
 		{"no pod of that name was ever due", "70 built-in deletes", "wrong"},
+		{"a DELETE follows that no replica is known to have sent", "10 taints off; 10.05 a evicts; 12 leaves by replica", "strange"},
 		{"a pod took the name of one that was due", "10 taints off; 11.5 a renews; 12 leaves by replica; 13 successor; 70 manager deletes", "wrong"},
 	} {
 		t.Run(row.name, func(t *testing.T) {

@@ -257,7 +257,8 @@ type audited struct {
 	deletions map[types.UID][]deletion
 	foreign   []foreignCall
 	clock     auditlog.EvictionClock
-	marked    map[types.UID]bool // the pods that have a mark of the built-in now
+	unknown   []auditlog.UnknownStep // of replicas
+	marked    map[types.UID]bool     // the pods that have a mark of the built-in now
 }
 
 // foreignCall is a call by which the built-in evicts and that the API server accepted: it marks a pod, or deletes one.
@@ -273,10 +274,14 @@ type foreignCall struct {
 // watch missed. It returns the rest. A change that was under way when the API server was killed is missing.
 func (o *observer) readAudit(path string) (audited, error) {
 	found := audited{deletions: map[types.UID][]deletion{}, marked: map[types.UID]bool{}}
-	changes, err := auditlog.New(path, auditlog.Accepted).Events()
+	calls, err := auditlog.New(path).Events()
 	if err != nil {
 		return found, err
 	}
+	if found.unknown, err = auditlog.Unknown(calls, auditlog.Event.ByTaintkeeper); err != nil {
+		return found, err
+	}
+	changes := auditlog.Choose(calls, auditlog.Accepted)
 	if found.clock, err = auditlog.EvictionClockOf(changes); err != nil {
 		return found, err
 	}

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
@@ -238,8 +239,11 @@ func (w *world) calls(p process, at float64, kind callKind, words ...string) {
 	w.ledger.calls = append(w.ledger.calls, c)
 }
 
-// leaves makes the pod terminate.
+// leaves makes the pod terminate. Replicas mark it first.
 func (w *world) leaves(at float64, user string) {
+	if user == keeperUser {
+		w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: v1alpha1.MarkMessage}}
+	}
 	w.pod.DeletionTimestamp, w.pod.DeletionGracePeriodSeconds = &metav1.Time{Time: sec(at)}, new(int64(30))
 	w.writePod(at, "delete", "pods", user)
 }
@@ -261,10 +265,11 @@ func (w *world) writePod(at float64, verb, resource, user string) {
 // audit adds a line to the audit log.
 func (w *world) audit(from, to float64, verb, resource, name, user string, code int, answer any) {
 	of, sub, _ := strings.Cut(resource, "/")
+	is := map[string]any{"uid": w.pod.UID}
 	line, err := json.Marshal(map[string]any{
 		"verb": verb, "user": map[string]any{"username": user}, "responseStatus": map[string]any{"code": code}, "responseObject": answer,
 		"objectRef":                map[string]any{"resource": of, "subresource": sub, "namespace": "default", "name": name},
-		"requestObject":            map[string]any{"metadata": map[string]any{"uid": w.pod.UID}},
+		"requestObject":            map[string]any{"metadata": is, "preconditions": is},
 		"requestReceivedTimestamp": sec(from), "stageTimestamp": sec(to),
 	})
 	if err != nil {

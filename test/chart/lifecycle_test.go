@@ -142,7 +142,7 @@ func documents(t *testing.T, manifest []byte) []string {
 	}
 }
 
-// documentedRule returns the example of a NodeTaintRule.
+// documentedRule returns the first example of a NodeTaintRule.
 func documentedRule(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "node-taint-rules.md"))
@@ -152,6 +152,7 @@ func documentedRule(t *testing.T) string {
 	if !found {
 		t.Fatal("docs/node-taint-rules.md has no example")
 	}
+	example, _, _ = strings.Cut(example, "---\n")
 	return example
 }
 

@@ -4,107 +4,193 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 	"github.com/taintkeeper/taintkeeper/test/rig/scene"
 )
 
-// act is a scenario, the namespace that gives its nodes their names, and what is printed before it.
+// act is a scenario that is played on both sides at the same time.
 type act struct {
 	namespace string
-	story     []string
+	about     []string
 	Scenario
+	// status says what has happened on a side so far.
+	status func(p *Play, since time.Time) string
 }
 
-// promised is what each act promises. An act with a plan must also go as planned.
-var (
-	promised = []Check{ByRule, ByContestant}
-	planned  = []Check{ByRule, ByContestant, asForeseen}
+const (
+	// crowd is how many pods wait: at 20 calls a second, their evictions take longer than half a minute.
+	crowd = 200
+	// countdown is how long the pod of the second act tolerates its taint, and restart is when the controller restarts.
+	countdown = 12 * time.Second
+	restart   = 6 * time.Second
 )
 
-// agent lets a pod tolerate every taint, as node agents do.
-var agent = scene.Indefinitely("")
-
-// silent is the zone that falls silent in the last act.
-var silent = newZone("a-1", "a-2")
-
 var acts = []act{
-	{"east", []string{"All pods leave at once except the node agent, which tolerates every taint."}, Scenario{
-		Name: "a taint that no workload tolerates",
-		Given: []Step{
-			Simulated("1", "2"), replicas("1", "web", 2, scene.Tolerating("maintenance", 5)), On("1", "plain"),
-			On("1", "careful", scene.Indefinitely("maintenance")), On("1", "agent", agent), replicas("2", "elsewhere", 2),
-			foresee("power=off:NoExecute"),
+	{
+		namespace: "rack",
+		about:     []string{fmt.Sprintf("%d pods must leave a node. After two seconds, somebody sees that it was the wrong node.", crowd)},
+		status:    deletedBeforeAndAfter("1"),
+		Scenario: Scenario{
+			Name:  "a taint is taken back while evictions wait",
+			Given: []Step{Node("1"), Crowd("1", crowd)},
+			When: []Step{
+				types("kubectl taint node rack-1 power=off:NoExecute", Taint("1", "power")), After(2 * time.Second),
+				types("kubectl taint node rack-1 power-", Untaint("1", "power")),
+			},
+			Promised: []Check{NoneAfterUntaint("1")},
 		},
-		When:     []Step{kubectlTaint("power=off:NoExecute")},
-		Promised: planned,
-	}},
-	{"west", []string{
-		"Each pod leaves when its toleration expires. If several tolerations match, the first in the list counts.",
-		"The probe is replaced on the node, and the new pod's seconds count from its own binding.",
-	}, Scenario{
-		Name: "a taint that is tolerated for some seconds",
-		Given: []Step{
-			Simulated("1"), replicas("1", "web", 3, scene.Tolerating("maintenance", 5)), On("1", "fragile"),
-			On("1", "hasty", scene.Tolerating("maintenance", 2)), On("1", "probe-a", scene.Tolerating("maintenance", 3)),
-			On("1", "shadowed", scene.Tolerating("maintenance", 4), scene.Indefinitely("maintenance")),
-			On("1", "settled", scene.Indefinitely("maintenance")), On("1", "agent", agent),
-			foresee("maintenance=soon:NoExecute"),
+	},
+	{
+		namespace: "restart",
+		about: []string{fmt.Sprintf("A pod tolerates a taint for %d s. After %d s, the controller is restarted, as in an upgrade.",
+			int(countdown.Seconds()), int(restart.Seconds()))},
+		status: leaves("db-0"),
+		Scenario: Scenario{
+			Name:  "the controller restarts during a countdown",
+			Given: []Step{Node("1"), On("1", "db-0", scene.Tolerating("maintenance", int64(countdown.Seconds())))},
+			When: []Step{
+				types("kubectl taint node restart-1 maintenance=soon:NoExecute", Taint("1", "maintenance")), After(restart),
+				types("kill $(pidof kube-controller-manager)   # and on the other side: kill $(pidof taintkeeper)", Restart),
+			},
 		},
-		When: []Step{
-			kubectlTaint("maintenance=soon:NoExecute"),
-			Gone("probe-a"), On("1", "probe-b", scene.Tolerating("maintenance", 3)),
+	},
+	{
+		namespace: "heat",
+		about:     []string{"A pod tolerates maintenance for ten minutes, and heat for three seconds."},
+		status:    leaves("web-0"),
+		Scenario: Scenario{
+			Name:  "a second taint, with a shorter toleration",
+			Given: []Step{Node("1"), On("1", "web-0", scene.Tolerating("maintenance", 600), scene.Tolerating("heat", 3))},
+			When: []Step{
+				types("kubectl taint node heat-1 maintenance=soon:NoExecute", Taint("1", "maintenance")), After(time.Second),
+				types("kubectl taint node heat-1 heat=high:NoExecute", Taint("1", "heat")),
+			},
+			Watched: watched,
 		},
-		Promised: planned,
-	}},
-	{"north", []string{
-		"It brings evictions forward, and evicts a pod that tolerates the first taint indefinitely.",
-	}, Scenario{
-		Name: "a second taint, with shorter tolerations, while the first one counts",
-		Given: []Step{
-			Simulated("1"), replicas("1", "web", 2, scene.Tolerating("maintenance", 6), scene.Tolerating("heat", 2)),
-			On("1", "db", scene.Tolerating("maintenance", 8)), On("1", "agent", agent),
-			On("1", "heat-shy", scene.Indefinitely("maintenance"), scene.Tolerating("heat", 1)),
-			On("1", "steady", scene.Indefinitely("maintenance"), scene.Indefinitely("heat")),
+	},
+	{
+		namespace: "webhook",
+		about:     []string{"A pod must leave at once. For three seconds, an admission policy refuses its DELETE."},
+		status:    leaves("api-0"),
+		Scenario: Scenario{
+			Name:  "a delete is refused for a moment",
+			Given: []Step{Node("1"), On("1", "api-0")},
+			When: []Step{
+				WhileRefused(types("kubectl taint node webhook-1 power=off:NoExecute", Taint("1", "power")), After(3*time.Second)),
+			},
+			Watched: watched,
 		},
-		When: []Step{
-			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second),
-			foresee("heat=high:NoExecute"), kubectlTaint("heat=high:NoExecute"),
+	},
+	{
+		namespace: "budget",
+		about: []string{
+			"Three pods run on a node, and their PodDisruptionBudget wants two of them available. Kubernetes does not ask",
+			"budgets when it evicts because of a taint. With Taintkeeper, an EvictionPolicy says that it must.",
 		},
-		Promised: planned,
-	}},
-	{"south", []string{
-		"All pending evictions are cancelled. The act continues until after the pods would have been due.",
-	}, Scenario{
-		Name: "an untaint while evictions are pending",
-		Given: []Step{
-			Simulated("1"), replicas("1", "web", 3, scene.Tolerating("maintenance", 5)), On("1", "agent", agent),
-			On("1", "brisk", scene.Tolerating("maintenance", 3)), On("1", "calm", scene.Tolerating("maintenance", 4)),
+		status: stillReady,
+		Scenario: Scenario{
+			Name: "a PodDisruptionBudget",
+			Given: []Step{
+				Node("1"), running("web-1"), running("web-2"), running("web-3"), Budget("web", 2), withPolicy,
+			},
+			When:     []Step{types("kubectl taint node budget-1 power=off:NoExecute", Taint("1", "power")), After(watched)},
+			Promised: []Check{keepsBudget},
 		},
-		When: []Step{
-			kubectlTaint("maintenance=soon:NoExecute"), At("1", 2*time.Second), kubectlTaint("maintenance-"),
-		},
-		Promised: promised,
-	}},
-	{"zone", []string{
-		fmt.Sprintf("Taintkeeper sets the taints: NoSchedule once a node has been silent for %d s, and NoExecute at the",
-			int(grace.Seconds())),
-		fmt.Sprintf("zone's rate, one node every %d s. Here, pods without tolerations of their own have %d s instead of 300 s.",
-			int(taintEvery.Seconds()), int(tolerated.Seconds())),
-		"The zone comes back before the other pods of the second node are due, so they stay.",
-	}, Scenario{
-		Name: "the kubelets of a zone fall silent, and come back",
-		Given: []Step{
-			Simulated("a-1", "a-2", "b-1"), replicas("a-1", "web", 2), replicas("a-2", "db", 2), replicas("b-1", "elsewhere", 2),
-			On("a-1", "nimble", scene.Tolerating(unreachable, 1)), On("a-1", "agent", agent),
-			On("a-2", "brisk", scene.Tolerating(unreachable, 1)), On("a-2", "loyal", scene.Indefinitely(unreachable)),
-			foreseeSilence(silent.nodes...),
-		},
-		When: []Step{
-			silent.silence, silent.followUntil(silent.oneIsEmpty), silent.resume, silent.followUntil(silent.untainted),
-		},
-		Promised: append([]Check{silent.inTurn, neverTainted("b-1")}, planned...),
-	}},
+	},
+}
+
+// watched is how long pods that are still there are looked at.
+const watched = 8 * time.Second
+
+// types says what a user types, once both sides are ready for it, and does that on each side.
+func types(command string, do Step) Step {
+	return func(ctx context.Context, p *Play) error {
+		if err := sideOf(p).types(ctx, p, command); err != nil {
+			return err
+		}
+		return do(ctx, p)
+	}
+}
+
+// deletedBeforeAndAfter counts the pods that have left, before and after the last change of a node's taints.
+func deletedBeforeAndAfter(node string) func(*Play, time.Time) string {
+	return func(p *Play, _ time.Time) string {
+		before, after, versions := 0, 0, p.History(node)
+		for _, pod := range p.Everyone() {
+			at, left := p.Seen().Left(pod.UID)
+			switch {
+			case !left:
+			case len(versions) > 1 && at.After(versions[len(versions)-1].At.To):
+				after++
+			default:
+				before++
+			}
+		}
+		text := fmt.Sprintf("%d of %d pods deleted", before+after, crowd)
+		if len(versions) > 1 {
+			text += fmt.Sprintf(", %d of them after the taint was taken back", after)
+		}
+		return text
+	}
+}
+
+// leaves says whether a pod is there.
+func leaves(name string) func(*Play, time.Time) string {
+	return func(p *Play, since time.Time) string {
+		if at, left := p.Seen().Left(p.Named(name).UID); left {
+			return fmt.Sprintf("%s left after %s", name, Seconds(at.Sub(since)))
+		}
+		return name + " is there"
+	}
+}
+
+// stillReady says how many pods are left.
+func stillReady(p *Play, _ time.Time) string {
+	return fmt.Sprintf("%d of %d pods are ready", len(p.Everyone())-gone(p), len(p.Everyone()))
+}
+
+func gone(p *Play) (count int) {
+	for _, pod := range p.Everyone() {
+		if _, left := p.Seen().Left(pod.UID); left {
+			count++
+		}
+	}
+	return count
+}
+
+// running makes a pod of the app web that is ready. There is no kubelet that would say so.
+func running(name string) Step {
+	return func(ctx context.Context, p *Play) error {
+		labeled := func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "web"} }
+		if err := On("1", name, labeled)(ctx, p); err != nil {
+			return err
+		}
+		pod := p.Named(name).DeepCopy()
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		_, err := p.Admin.CoreV1().Pods(p.Namespace).UpdateStatus(ctx, pod, metav1.UpdateOptions{})
+		return err
+	}
+}
+
+// withPolicy makes an EvictionPolicy on the side that has them.
+func withPolicy(ctx context.Context, p *Play) error {
+	if sideOf(p).keeper == nil {
+		return nil
+	}
+	return Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict})(ctx, p)
+}
+
+// keepsBudget wants one pod to leave, which the budget allows, and the others to wait.
+func keepsBudget(_ context.Context, p *Play) (Finding, error) {
+	seen := fmt.Sprintf("%d of %d pods left, and the budget allows 1", gone(p), len(p.Everyone()))
+	return Finding{Seen: seen, Right: gone(p) == 1}, nil
 }

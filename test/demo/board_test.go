@@ -21,29 +21,26 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
-// playground is one as make playground opens it, and what it prints.
-type playground struct {
-	*stage
+// opened is a playground as make playground opens it.
+type opened struct {
+	*playground
 
-	board, kubeconfig string
+	board string
 }
 
-func openPlayground(t *testing.T) playground {
+func open(t *testing.T) opened {
 	t.Helper()
 	suite.SilenceLogs()
 	binary, err := suite.Build(t.Context(), t.TempDir(), "taintkeeper")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var p playground
 	out, in := io.Pipe()
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
+	p := opened{playground: &playground{screen: plainScreen{in}, binary: binary}}
 	go func() {
-		err := present(ctx, plainScreen{in}, binary, func(ctx context.Context, s *stage) error {
-			p.stage = s
-			return holdPlayground(ctx, s)
-		})
+		err := p.keep(ctx)
 		ended <- err
 		_ = in.CloseWithError(err) // it never fails
 	}()
@@ -54,16 +51,12 @@ func openPlayground(t *testing.T) playground {
 		}
 	})
 	lines := bufio.NewScanner(out)
-	for p.board == "" || p.kubeconfig == "" {
+	for printed := ""; p.board == "" || !strings.HasPrefix(printed, "export KUBECONFIG="); {
 		if !lines.Scan() {
 			t.Fatalf("the playground has not opened: %v", lines.Err())
 		}
-		line := strings.TrimSpace(lines.Text())
-		if strings.HasPrefix(line, "http://127.0.0.1:") {
-			p.board = line
-		}
-		if path, ok := strings.CutPrefix(line, "export KUBECONFIG="); ok {
-			p.kubeconfig = path
+		if printed = strings.TrimSpace(lines.Text()); strings.HasPrefix(printed, "http://127.0.0.1:") {
+			p.board = printed
 		}
 	}
 	go func() { _, _ = io.Copy(io.Discard, out) }() // what else it prints is for people
@@ -71,7 +64,7 @@ func openPlayground(t *testing.T) playground {
 }
 
 // kubectlTaint runs kubectl's own command, and returns when that is done.
-func (p playground) kubectlTaint(t *testing.T, args ...string) time.Time {
+func (p opened) kubectlTaint(t *testing.T, args ...string) time.Time {
 	t.Helper()
 	cmdutil.BehaviorOnFatal(func(message string, _ int) { t.Fatal(message) })
 	defer cmdutil.DefaultBehaviorOnFatal()
@@ -102,7 +95,7 @@ func when(tab *web.Tab, expression string) <-chan instant {
 }
 
 func TestTheBoardOfThePlayground(t *testing.T) {
-	p := openPlayground(t)
+	p := open(t)
 	browser, stop, err := web.Start(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -7,150 +7,119 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/internal/sentence"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/taintkeeper/taintkeeper/test/rig/await"
 	. "github.com/taintkeeper/taintkeeper/test/rig/scenario"
 )
 
 const (
-	// framePeriod is how often a table is drawn.
-	framePeriod = 50 * time.Millisecond
-	// watchedFor is how long pods that stay are watched.
-	watchedFor = 4 * time.Second
-	indent     = "  "
+	// framePeriod is how often the state of both sides is drawn.
+	framePeriod = 100 * time.Millisecond
+	indent      = "  "
 )
 
-// tally counts what happened to pods.
-type tally struct {
-	left, stayed, cancelled, pending int
-	worst                            time.Duration // lateness
-}
-
-// playDemo plays all acts, and fails when one did not go as promised.
-func playDemo(ctx context.Context, s *stage) error {
-	var total tally
-	kept, began := true, time.Now()
-	s.introduce()
+// playDemo plays all acts on two control planes, and fails when Taintkeeper was wrong in one.
+func playDemo(ctx context.Context, told screen, binary string) (err error) {
+	began := time.Now()
+	sides, err := startSides(ctx, binary)
+	defer func() { err = errors.Join(err, stopSides(sides)) }()
+	if err != nil {
+		return err
+	}
+	d := &demo{screen: told, sides: sides}
+	d.introduce()
+	var right [2]int
 	for i, a := range acts {
-		s.say("")
-		s.title(fmt.Sprintf("Act %d: %s", i+1, a.Name))
-		found, err := s.play(ctx, a)
+		found, err := d.play(ctx, i+1, a)
 		if err != nil {
 			return fmt.Errorf("act %d: %w", i+1, err)
 		}
-		s.say("")
-		s.say("%s%s", indent, count(s.rows))
-		if !found.Right {
-			s.say("%sNot as promised: %s.", indent, found.Seen)
+		for i := range found {
+			if found[i].Right {
+				right[i]++
+			}
 		}
-		kept, total = kept && found.Right, total.plus(count(s.rows))
 	}
-	s.say("")
-	if !kept {
-		s.title("Not every promise was kept.")
-		return errors.New("some promises were not kept; the output above says which")
-	}
-	s.title("Every promise was kept.")
-	s.say("%s%s The acts took %d s.", indent, total, int(time.Since(began).Seconds()))
-	return nil
+	return d.conclude(right, time.Since(began))
 }
 
-func (s *stage) introduce() {
-	s.title(fmt.Sprintf("Taintkeeper keeps the promise a toleration makes: %d acts.", len(acts)))
-	s.say("")
-	s.say("%sA real control plane, Kubernetes %s, with simulated nodes.", indent, s.Version)
-	s.say("%sThe built-in taint-eviction and node-lifecycle controllers are off; bin/taintkeeper uses its own service account.", indent)
-	s.say("%stest/rig/oracle, which shares no code with taintkeeper, computes what is promised; a watch observes what happens.", indent)
-	s.say("%sTimes count from the act's first command.", indent)
+// demo is two sides that play the same, and where that is shown.
+type demo struct {
+	screen
+
+	sides [2]*side
 }
 
-// play plays an act, and lets its table be seen meanwhile.
-func (s *stage) play(ctx context.Context, a act) (Finding, error) {
-	for _, line := range a.story {
-		s.say("%s%s", indent, line)
+func (d *demo) introduce() {
+	d.title(fmt.Sprintf("The same %d acts, at the same time, on two control planes of Kubernetes %s.", len(acts), d.sides[0].Version))
+	d.say("")
+	d.say("%sBoth are real and on this machine, without kubelets. On one of them, Taintkeeper runs next to", indent)
+	d.say("%skube-controller-manager, whose flags are the same on both. At most 20 calls a second each, which is its default.", indent)
+}
+
+// play plays an act on both sides, and shows meanwhile how they stand.
+func (d *demo) play(ctx context.Context, number int, a act) (found [2]Finding, err error) {
+	d.say("")
+	d.title(fmt.Sprintf("%d. %s%s", number, strings.ToUpper(a.Name[:1]), a.Name[1:]))
+	for _, line := range a.about {
+		d.say("%s%s", indent, line)
 	}
-	s.say("")
-	s.began = time.Time{}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	go func() {
-		select {
-		case <-ctx.Done():
-		case <-s.keeper.Ended():
-			cancel(s.keeper.Stop())
-		}
-	}()
-	a.Watched, a.When = watchedFor, slices.Insert(slices.Clone(a.When), 0, show)
-	return Run(ctx, s, a.namespace, a.Scenario)
-}
-
-// show draws the table of an act until it is over.
-func show(ctx context.Context, p *Play) error {
-	s := stageOf(p)
-	s.began = time.Now()
+	d.say("")
+	group, playing := errgroup.WithContext(ctx)
+	cues := &cues{say: d.say}
+	for i, s := range d.sides {
+		s.cues, s.status, s.play = cues, a.status, nil
+		group.Go(func() (err error) {
+			found[i], err = Run(playing, s, a.namespace, a.Scenario)
+			return err
+		})
+	}
 	drawing, stop := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for await.Pause(drawing, framePeriod) == nil {
-			s.draw(indented(Table(p.Rows(s.began))))
+			d.draw(d.lines(func(s *side) string { return s.now() }))
 		}
 	}()
-	p.Finally(func(context.Context) error {
-		stop()
-		<-done
-		s.rows = p.Rows(s.began)
-		s.finish(indented(Table(s.rows)))
-		return nil
-	})
+	err = group.Wait()
+	stop()
+	<-done
+	if err == nil {
+		verdicts := map[*side]string{d.sides[0]: found[0].String(), d.sides[1]: found[1].String()}
+		d.finish(d.lines(func(s *side) string { return verdicts[s] }))
+	}
+	return found, err
+}
+
+// lines are one for each side.
+func (d *demo) lines(of func(*side) string) (all []string) {
+	for _, s := range d.sides {
+		all = append(all, fmt.Sprintf("%s%-18s %s", indent, s.name, of(s)))
+	}
+	return all
+}
+
+// conclude says how it went, and what to do next.
+func (d *demo) conclude(right [2]int, took time.Duration) error {
+	d.say("")
+	d.title(fmt.Sprintf("Kubernetes alone was right in %d of %d acts, with Taintkeeper in %d. It took %d s.",
+		right[0], len(acts), right[1], int(took.Seconds())))
+	d.say("")
+	for _, next := range []struct{ command, does string }{
+		{"bin/kubectl-taintkeeper check", "looks for such trouble in your own cluster; it only reads"},
+		{"bin/kubectl-taintkeeper plan NODE power=off:NoExecute", "says what a taint would do, before you set it"},
+		{"make playground", "keeps a control plane, with workloads and a live page"},
+		{"make try", "installs the chart in a control plane, in shadow mode first"},
+	} {
+		d.say("%s%-55s # %s", indent, next.command, next.does)
+	}
+	if right[1] < len(acts) {
+		return errors.New("with Taintkeeper, something was wrong: the output above says what")
+	}
 	return nil
-}
-
-func indented(lines []string) []string {
-	return strings.Split(indent+strings.Join(lines, "\n"+indent), "\n")
-}
-
-func count(rows []Row) tally {
-	var t tally
-	for _, r := range rows {
-		switch {
-		case r.Left:
-			t.left++
-			t.worst = max(t.worst, r.After-r.Due)
-		case !r.Stays():
-			t.pending++
-		case r.Was != Never:
-			t.cancelled++
-			t.stayed++
-		default:
-			t.stayed++
-		}
-	}
-	return t
-}
-
-func (t tally) plus(other tally) tally {
-	return tally{
-		t.left + other.left, t.stayed + other.stayed, t.cancelled + other.cancelled, t.pending + other.pending,
-		max(t.worst, other.worst),
-	}
-}
-
-func (t tally) String() string {
-	text := "No pod had to leave."
-	if t.left > 0 {
-		text = fmt.Sprintf("%s evicted, at most %s late.", sentence.Counted(t.left, "pod"), Seconds(t.worst))
-	}
-	text += fmt.Sprintf(" %d stayed", t.stayed)
-	if t.cancelled > 0 {
-		text += fmt.Sprintf(", %d of them because of the untaint", t.cancelled)
-	}
-	if t.pending > 0 {
-		text += fmt.Sprintf(". %d not due yet", t.pending)
-	}
-	return text + "."
 }

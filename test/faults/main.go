@@ -31,24 +31,28 @@ type layer struct {
 	tests func(folder string) [][]string
 }
 
+const (
+	// nodesExplorer is the explorer of node health, a test in a package with others.
+	nodesExplorer  = "TestEveryHistoryOfFourNodes"
+	notTheExplorer = "-skip=" + nodesExplorer
+)
+
 var layers = []layer{
 	{"unit", func(folder string) [][]string {
 		if folder == "config" {
 			folder = "test/admission"
 		}
-		return [][]string{{"./" + folder}}
+		return [][]string{{"-short", notTheExplorer, "./" + folder}}
 	}},
 	{"histories", func(string) [][]string {
-		return [][]string{
-			{
-				"-run=Histories|Random|Every|Whatever", "./internal/controller/eviction", "./internal/controller/policies",
-				"./internal/controller/nodehealth",
-			},
-		}
+		return [][]string{{
+			"-short", "-run=Histories|Random|Every|Whatever", notTheExplorer,
+			"./internal/controller/eviction", "./internal/controller/policies", "./internal/controller/nodehealth",
+		}}
 	}},
 	{"explorer", func(folder string) [][]string {
 		if folder == "internal/readiness" || folder == "internal/controller/nodehealth" {
-			return [][]string{{"-run=TestEveryHistoryOfFourNodes", "./internal/controller/nodehealth"}}
+			return [][]string{{"-run=" + nodesExplorer, "./internal/controller/nodehealth"}}
 		}
 		return [][]string{{"-short", "./test/explore/evictions"}}
 	}},

@@ -45,7 +45,7 @@ func newScene(t *testing.T) *scene {
 // checkDeletes checks what must be true of every delete.
 func (s *scene) checkDeletes(t *testing.T) {
 	t.Helper()
-	auditlog.CheckDeletes(t, audit.All(t, auditlog.In(s.Namespace)))
+	auditlog.CheckSteps(t, audit.All(t, auditlog.In(s.Namespace)))
 }
 
 // node makes a node without a kubelet: a pod on it that is deleted keeps terminating.

@@ -110,7 +110,7 @@ func checkCalls(t *testing.T, began time.Time) {
 	t.Helper()
 	calls, err := onStage.Calls(auditlog.Since(began))
 	await.Must(t, err)
-	auditlog.CheckDeletes(t, calls)
+	auditlog.CheckSteps(t, calls)
 	for _, c := range calls {
 		if c.Code == http.StatusForbidden {
 			t.Errorf("config/rbac.yaml does not suffice: %v", c)

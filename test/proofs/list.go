@@ -35,16 +35,16 @@ type proof struct {
 	missing func(context.Context) string
 	// onDemand keeps it out of a run of all proofs.
 	onDemand bool
-	// beside says what may run next to it in a run of several proofs.
-	beside pace
+	// pace says what may run next to it in a run of several proofs.
+	pace pace
 }
 
-// pace says what a proof asks of the machine. Most measure when pods leave, so they have the machine to themselves but for
-// those that compute.
+// pace says what a proof asks of the machine. Most measure when pods leave, so they have the machine to themselves but
+// for those that compute.
 type pace string
 
 const (
-	// waits is for a long proof that mostly waits for time to pass, and judges no moment closely. Those run side by side.
+	// waits is for a long proof that usually waits for time to pass, and judges no moment closely. Those run side by side.
 	waits pace = "waits"
 	// computes is for a proof without a control plane. Those run one after the other, at the lowest priority, next to
 	// all others.
@@ -88,7 +88,7 @@ var proofs = []proof{
 	},
 	{
 		name: "histories", says: "every random history and every sweep, in virtual time", minutes: 14,
-		seed: "fixed", commands: []command{histories}, withArgs: histories, beside: computes,
+		seed: "fixed", commands: []command{histories}, withArgs: histories, pace: computes,
 	},
 	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
 	test("e2e", "a story for each promise, also the long ones: outages, other leaders, what the built-in does, users", 25, plane, "bin/etcdutl"),
@@ -100,7 +100,7 @@ var proofs = []proof{
 	test("chart", "the chart: install, upgrade, uninstall, policies", 4, plane, "bin/helm", "bin/helm3"),
 	test("web", "the pages of plans and simulations, and the board, in a browser", 3, plane, "needs"),
 	{
-		name: "demo", says: "the five acts of make demo, and the board of the playground", minutes: 3,
+		name: "demo", says: "the acts of make demo, which both play, and the board of the playground", minutes: 4,
 		needs: []string{plane, "build", "bin/demo", "needs"}, packages: []string{"./test/demo"},
 		commands: []command{in("", "bin/demo")},
 	},
@@ -121,7 +121,7 @@ var proofs = []proof{
 		commands: []command{
 			in("test/parity", "go test -count=1 ./conformance ./seed"), parity.with("-seed={SEED}"),
 		},
-		withArgs: parity.with("-seed={SEED}"), beside: computes,
+		withArgs: parity.with("-seed={SEED}"), pace: computes,
 	},
 	{
 		name: "defects", says: "every known defect: the built-in has it, Taintkeeper does not", minutes: 6,
@@ -137,17 +137,17 @@ var proofs = []proof{
 	{
 		name: "stops", says: "a stop in a storm, in every way, deletes no pod that should stay", minutes: 70,
 		needs: []string{plane, "bin/chaos-taintkeeper", settable}, packages: []string{"./test/stops"},
-		flags:  []string{"-taintkeeper={ROOT}/bin/chaos-taintkeeper", "-settable-kube-controller-manager={ROOT}/" + settable},
-		beside: waits,
+		flags: []string{"-taintkeeper={ROOT}/bin/chaos-taintkeeper", "-settable-kube-controller-manager={ROOT}/" + settable},
+		pace:  waits,
 	},
 	{
 		name: "conformance", says: "Kubernetes' own end-to-end tests of taints", minutes: 40,
 		needs:    []string{plane, "build", "bin/conformance/e2e.test", "bin/conformance/kubectl", "bin/conformance/run"},
-		commands: []command{conformance}, withArgs: conformance, beside: waits,
+		commands: []command{conformance}, withArgs: conformance, pace: waits,
 	},
 	{
 		name: "mutation", says: "the tests of the packages that decide notice changes to the code", minutes: 90,
-		needs: []string{"bin/gremlins"}, commands: []command{mutation}, withArgs: mutation, beside: computes,
+		needs: []string{"bin/gremlins"}, commands: []command{mutation}, withArgs: mutation, pace: computes,
 	},
 	{
 		name: "compatibility", says: "the suites on another version of Kubernetes (KUBE=1.35)", minutes: 40, onDemand: true,

@@ -117,11 +117,11 @@ func list(out io.Writer) error {
 		switch {
 		case p.onDemand:
 			says += "; only if named"
-		case p.beside == waits:
-			says += "; beside others that wait"
+		case p.pace == waits:
+			says += "; next to others that wait"
 			minutes[waits] = max(minutes[waits], p.minutes)
-		case p.beside == computes:
-			says += "; beside all others, at the lowest priority"
+		case p.pace == computes:
+			says += "; next to all others, at the lowest priority"
 		default:
 			minutes[""] += p.minutes
 		}

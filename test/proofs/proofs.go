@@ -50,7 +50,7 @@ func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err erro
 	meanwhile.Go(func() { r.each(ctx, computes) })
 	r.each(ctx, "")
 	for i, p := range r.chosen {
-		if p.beside == waits {
+		if p.pace == waits {
 			waiting.Go(func() { r.one(ctx, i) })
 		}
 	}
@@ -81,23 +81,23 @@ type running struct {
 }
 
 // each runs the proofs of one pace one after the other.
-func (r *running) each(ctx context.Context, beside pace) {
+func (r *running) each(ctx context.Context, pace pace) {
 	for i, p := range r.chosen {
-		if p.beside == beside && ctx.Err() == nil {
+		if p.pace == pace && ctx.Err() == nil {
 			r.one(ctx, i)
 		}
 	}
 }
 
-// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after each
-// proof, so that an interrupted run has one, too.
+// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after
+// each proof, so that an interrupted run has one, too.
 func (r *running) one(ctx context.Context, i int) {
 	p, out := r.chosen[i], io.Writer(r.out)
 	if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && r.seed != "" {
 		p.seed = r.seed
 	}
 	title := fmt.Sprintf("==> %s: %s\n", p.name, p.says)
-	if p.beside != "" && len(r.chosen) > 1 {
+	if p.pace != "" && len(r.chosen) > 1 {
 		fmt.Fprint(out, "==> meanwhile, "+strings.TrimPrefix(title, "==> "))
 		whole := &bytes.Buffer{}
 		defer func() { _, _ = r.out.Write(whole.Bytes()) }()
@@ -178,7 +178,7 @@ func (p proof) steps(args []string) (all []command) {
 		all = slices.Clone(p.commands)
 	}
 	for i := range all {
-		if all[i] = p.filled(all[i]); p.beside == computes {
+		if all[i] = p.filled(all[i]); p.pace == computes {
 			all[i].args = slices.Concat([]string{"nice", "-n", "19"}, all[i].args)
 		}
 	}

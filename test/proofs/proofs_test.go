@@ -225,12 +225,12 @@ func TestAProofThatFailsOrCannotRunHereStopsNoOther(t *testing.T) {
 }
 
 // Who opens a pipe waits until the other end is opened, so proofs that meet run at the same time.
-func TestWhatRunsBesideAnother(t *testing.T) {
+func TestWhatRunsNextToAnother(t *testing.T) {
 	known := proofs
 	t.Cleanup(func() { proofs = known })
 	dir := t.TempDir()
-	meet := func(name string, beside pace, line string) proof {
-		return proof{name: name, says: "company", minutes: 1, commands: []command{{dir, []string{"sh", "-c", line}}}, beside: beside}
+	meet := func(name string, is pace, line string) proof {
+		return proof{name: name, says: "company", minutes: 1, commands: []command{{dir, []string{"sh", "-c", line}}}, pace: is}
 	}
 	proofs = []proof{
 		meet("computing", computes, "cat one"), meet("first", "", "test ! -e alone; echo >one; touch alone"),

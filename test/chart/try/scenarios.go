@@ -94,7 +94,7 @@ func clockRuns(ctx context.Context, p *Play) error {
 
 func policyIsKept(ctx context.Context, p *Play) error {
 	policies := p.Admin.AdmissionregistrationV1().ValidatingAdmissionPolicies()
-	if _, err := policies.Get(ctx, "taintkeeper-coexistence", metav1.GetOptions{}); err != nil {
+	if _, err := policies.Get(ctx, "taintkeeper-coexistence."+namespace, metav1.GetOptions{}); err != nil {
 		return fmt.Errorf("the policy that holds back the backlog is gone: %w", err)
 	}
 	return nil

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	namespace = metav1.NamespaceSystem
+	namespace = "taintkeeper" // of its own, as docs/security.md advises
 	name      = "taintkeeper"
 
-	us      = localcluster.TaintkeeperUser
-	builtIn = "system:serviceaccount:" + namespace + ":node-controller"
+	us      = "system:serviceaccount:" + namespace + ":" + name
+	builtIn = auditlog.BuiltInAsServiceAccount
 )
 
 // stage is the cluster, and what is installed in it.
@@ -69,8 +69,8 @@ func (s *stage) Restart(ctx context.Context) error {
 // install is the step that installs the chart as it is.
 func install(ctx context.Context, p *scenario.Play) error {
 	s := stageOf(p)
-	command("helm install %s ./charts/taintkeeper --namespace %s", name, namespace)
-	_, err := s.helm.Run(ctx, nil, "install", name, s.helm.Chart())
+	command("helm install %s ./charts/taintkeeper --namespace %s --create-namespace", name, namespace)
+	_, err := s.helm.Run(ctx, nil, "install", name, s.helm.Chart(), "--create-namespace")
 	return err
 }
 

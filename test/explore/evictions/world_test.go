@@ -50,7 +50,7 @@ func TestNothingButDocumentedGapsBreaksAPromise(t *testing.T) {
 		},
 		"two replicas, three of everything": {
 			size: Size{Replicas: 2, Disturbances: 3, Pods: []string{"web"}, Kinds: everything},
-			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext, BuiltInWaits}, long: true,
+			gaps: []string{BuiltInDeletesUnrecorded, BuiltInDeletesNext}, long: true,
 		},
 	} {
 		if test.long && testing.Short() {

@@ -9,8 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
@@ -67,4 +69,28 @@ func AwaitPolicy(ctx context.Context, p *Play, isNot string, is func(*v1alpha1.E
 		}
 		return nil
 	})
+}
+
+// Budget makes a PodDisruptionBudget for an app whose pods are ready, and waits until it counts them.
+func Budget(app string, minAvailable int) Step {
+	return func(ctx context.Context, p *Play) error {
+		budgets := p.Admin.PolicyV1().PodDisruptionBudgets(p.Namespace)
+		least := intstr.FromInt(minAvailable)
+		_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Name: app},
+			Spec: policyv1.PodDisruptionBudgetSpec{
+				MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
+			},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return err
+		}
+		return await.Poll(ctx, func(ctx context.Context) error {
+			found, err := budgets.Get(ctx, app, metav1.GetOptions{})
+			if err == nil && (found.Status.ExpectedPods == 0 || found.Status.CurrentHealthy < found.Status.ExpectedPods) {
+				err = fmt.Errorf("the budget does not count its pods: %+v", found.Status)
+			}
+			return err
+		})
+	}
 }

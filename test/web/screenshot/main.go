@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command screenshot takes the pictures of a plan, a simulation and the board in docs/: go run ./test/web/screenshot.
+// Command screenshot draws the pictures of docs/ (make screenshots): a terminal, a plan, a simulation and the board.
 package main
 
 import (
@@ -33,7 +33,7 @@ func main() {
 	cluster := flag.String("cluster", "examples/cluster.yaml", "the objects of the cluster")
 	out := flag.String("out", "docs", "the folder for the pictures")
 	flag.Parse()
-	if err := shoot(*cluster, *out); err != nil {
+	if err := errors.Join(drawTerminal(*cluster, *out), shoot(*cluster, *out)); err != nil {
 		fmt.Fprintf(os.Stderr, "error: %v\n", err)
 		os.Exit(1)
 	}
