@@ -91,7 +91,7 @@ var proofs = []proof{
 		seed: "fixed", commands: []command{histories}, withArgs: histories, pace: computes,
 	},
 	test("integration", "evictions on a real API server, call by call", 5, plane, "bin/promtool"),
-	test("e2e", "a story for each promise, also the long ones: outages, other leaders, what the built-in does, users", 25, plane, "bin/etcdutl"),
+	test("e2e", "a story for each promise, also the long ones: outages, other leaders, what the built-in does, users", 27, plane, "bin/etcdutl"),
 	{
 		name: "kubelets", says: "real nodes: what containers see of taints, of failures of their nodes, and of holds", minutes: 3,
 		needs: []string{plane, "machines"}, missing: kubelets.Missing,
