@@ -19,7 +19,7 @@ type section int
 
 const (
 	// fixes are the defects of kube-controller-manager v1.37.2 that Taintkeeper fixes, under the numbers of
-	// docs/proofs.md.
+	// test/README.md.
 	fixes section = iota
 	// keeps is what users rely on, and a replacement can break.
 	keeps

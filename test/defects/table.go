@@ -21,7 +21,7 @@ type chapter struct {
 }
 
 var chapters = []chapter{
-	{fixes, "What Taintkeeper fixes", "[Proofs](proofs.md#tests-of-each-defect) lists the tests for each under the same number. " +
+	{fixes, "What Taintkeeper fixes", "[Proofs](../test/README.md#tests-of-each-defect) lists the tests for each under the same number. " +
 		"In the source of Kubernetes 1.38.0-beta.0, only the histogram (5) is fixed."},
 	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
 		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction."},

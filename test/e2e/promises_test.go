@@ -14,8 +14,8 @@ import (
 	"github.com/taintkeeper/taintkeeper/test/scenarios"
 )
 
-// promises are what the README promises (the rows of its table, and what it lists) and what docs/proofs.md says is
-// proved, each with at least one story.
+// promises are what the README promises (the rows of its table, and what it lists), and what docs/proofs.md and
+// test/README.md say is proved, each with at least one story.
 var promises = map[string][]string{
 	"1,000 pods are due at once":                                           {"many pods are due at once"},
 	"The node is untainted while evictions wait":                           {"untainted while evictions wait"},
@@ -112,7 +112,7 @@ func promised(t *testing.T) (all []string) {
 	find("README.md", `(?m)^\| ([^|]+?) \|(?:[^|]*\|){3}\n`)
 	find("README.md", `(?m)^- \*\*\[?([^]*]+)\]?`)
 	find("docs/proofs.md", `(?m)^\| (?:Does|Is|Do) [^|]*?\[([^]]+)\][^|]*\? \|`)
-	find("docs/proofs.md", `(?m)^\| ([^|]+?) \| tests, in `)
+	find("test/README.md", `(?m)^\| ([^|]+?) \| tests, in `)
 	return slices.DeleteFunc(all, func(promise string) bool {
 		return strings.HasPrefix(promise, "---") || strings.HasPrefix(promise, "Kubernetes v")
 	})
