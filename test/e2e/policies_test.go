@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -52,7 +51,7 @@ var policies = []Scenario{
 	},
 	{
 		Name:  "a policy asks a PodDisruptionBudget",
-		Given: []Step{Simulated("node"), ready("node", "web", 3), budget("web", 2)},
+		Given: []Step{Simulated("node"), ready("node", "web", 3), Budget("web", 2)},
 		When: []Step{
 			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}), Taint("node", "gone"), Held(2), After(3 * time.Second),
 		},
@@ -62,7 +61,7 @@ var policies = []Scenario{
 		Name: "a Deployment leaves a node within its budget",
 		Long: true,
 		Given: []Step{
-			Simulated("node"), deployment("web", 3), budget("web", 2), Simulated("other"),
+			Simulated("node"), deployment("web", 3), Budget("web", 2), Simulated("other"),
 			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}),
 		},
 		When:     []Step{Taint("node", "gone")},
@@ -72,7 +71,7 @@ var policies = []Scenario{
 		Name: "while a budget allows nothing it is asked about a few times, and all pods leave once it allows them",
 		Long: true,
 		Given: []Step{
-			Simulated("node"), ready("node", "web", 50), budget("web", 50),
+			Simulated("node"), ready("node", "web", 50), Budget("web", 50),
 			Follow(v1alpha1.EvictionPolicySpec{Action: v1alpha1.ActionEvict}),
 		},
 		When: []Step{
@@ -370,28 +369,4 @@ func ready(node, app string, count int) Step {
 		_, err := awaitReady(ctx, p, app, count)
 		return err
 	})
-}
-
-// budget makes a PodDisruptionBudget for an app whose pods are ready, and waits until it is in force.
-func budget(app string, minAvailable int) Step {
-	return func(ctx context.Context, p *Play) error {
-		budgets := p.Admin.PolicyV1().PodDisruptionBudgets(p.Namespace)
-		least := intstr.FromInt(minAvailable)
-		_, err := budgets.Create(ctx, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Name: app},
-			Spec: policyv1.PodDisruptionBudgetSpec{
-				MinAvailable: &least, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
-			},
-		}, metav1.CreateOptions{})
-		if err != nil {
-			return err
-		}
-		return await.Poll(ctx, func(ctx context.Context) error {
-			found, err := budgets.Get(ctx, app, metav1.GetOptions{})
-			if err == nil && (found.Status.ExpectedPods == 0 || found.Status.CurrentHealthy < found.Status.ExpectedPods) {
-				err = fmt.Errorf("the budget is not in force: %+v", found.Status)
-			}
-			return err
-		})
-	}
 }

@@ -106,7 +106,7 @@ func TestEvictionsFollowTheRestoredState(t *testing.T) {
 			s.notBefore(patient, s.made, cameLater.From.Add(shortWhile))
 
 			s.untouched(bystander)
-			s.checkDeletes(restored)
+			s.checkCalls(restored)
 		})
 	}
 }
@@ -305,8 +305,8 @@ func (s *restoredScene) stays(pod *corev1.Pod, since time.Time) {
 // untouched checks that Taintkeeper never touched a pod.
 func (s *restoredScene) untouched(pod *corev1.Pod) { s.t.Helper(); s.stays(pod, s.made) }
 
-// checkDeletes checks that no pod was deleted twice in the old state, and none twice in the restored one.
-func (s *restoredScene) checkDeletes(restored time.Time) {
+// checkCalls checks that no pod was deleted twice in the old state, and none twice in the restored one.
+func (s *restoredScene) checkCalls(restored time.Time) {
 	s.t.Helper()
 	all := s.audit.All(s.t, auditlog.In(s.Namespace))
 	before := func(c auditlog.Event) bool { return c.Received.Before(restored) }

@@ -71,7 +71,7 @@ func AwaitPolicy(ctx context.Context, p *Play, isNot string, is func(*v1alpha1.E
 	})
 }
 
-// Budget makes a PodDisruptionBudget for an app, and waits until it allows something.
+// Budget makes a PodDisruptionBudget for an app whose pods are ready, and waits until it counts them.
 func Budget(app string, minAvailable int) Step {
 	return func(ctx context.Context, p *Play) error {
 		budgets := p.Admin.PolicyV1().PodDisruptionBudgets(p.Namespace)
@@ -87,8 +87,8 @@ func Budget(app string, minAvailable int) Step {
 		}
 		return await.Poll(ctx, func(ctx context.Context) error {
 			found, err := budgets.Get(ctx, app, metav1.GetOptions{})
-			if err == nil && found.Status.DisruptionsAllowed == 0 {
-				err = fmt.Errorf("the budget allows nothing: %+v", found.Status)
+			if err == nil && (found.Status.ExpectedPods == 0 || found.Status.CurrentHealthy < found.Status.ExpectedPods) {
+				err = fmt.Errorf("the budget does not count its pods: %+v", found.Status)
 			}
 			return err
 		})
