@@ -5,9 +5,9 @@ package main
 
 import (
 	"encoding/xml"
-	"os"
-
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -38,29 +38,22 @@ type row struct {
 // an extra one cannot replace it.
 func judge(r run, ran []outcome) (rows []row, complaints []string) {
 	for _, s := range specs {
-		rows = append(rows, judgeSpec(r, s, ran))
+		i := slices.IndexFunc(ran, func(o outcome) bool { return o.spec && o.name == s.name() })
+		if i < 0 {
+			rows = append(rows, row{spec: s, complaint: "it did not run"})
+			continue
+		}
+		rows = append(rows, row{spec: s, outcome: ran[i], complaint: complain(r, s, ran[i])})
 	}
 	for _, o := range ran {
 		switch {
 		case !o.spec && o.status != statusPassed:
 			complaints = append(complaints, fmt.Sprintf("%s of the suite %s: %s", o.name, o.status, o.message))
-		case o.spec && !listed(o.name):
+		case o.spec && !slices.ContainsFunc(specs, func(s spec) bool { return s.name() == o.name }):
 			complaints = append(complaints, fmt.Sprintf("%s ran and is not in the list of specs: add it", o.name))
 		}
 	}
 	return rows, complaints
-}
-
-func listed(name string) bool {
-	return slices.ContainsFunc(specs, func(s spec) bool { return s.name() == name })
-}
-
-func judgeSpec(r run, s spec, ran []outcome) row {
-	i := slices.IndexFunc(ran, func(o outcome) bool { return o.spec && o.name == s.name() })
-	if i < 0 {
-		return row{spec: s, complaint: "did not run"}
-	}
-	return row{spec: s, outcome: ran[i], complaint: complain(r, s, ran[i])}
 }
 
 func complain(r run, s spec, o outcome) string {
@@ -69,11 +62,11 @@ func complain(r run, s spec, o outcome) string {
 	case s.passesIn(r) && passed:
 		return ""
 	case s.passesIn(r):
-		return fmt.Sprintf("%s, but had to pass:\n%s", o.status, o.message)
+		return "it had to pass:\n" + o.message
 	case passed:
-		return "passed, but had to fail, because nothing evicts in this run"
+		return "it had to fail, because nothing evicts in this run"
 	case !strings.Contains(o.message, s.unevicted):
-		return fmt.Sprintf("%s, but not because no pod was evicted, in which case it would say %q:\n%s", o.status, s.unevicted, o.message)
+		return fmt.Sprintf("it failed, but not because no pod was evicted, in which case it would say %q:\n%s", s.unevicted, o.message)
 	}
 	return ""
 }
@@ -83,19 +76,41 @@ func (r result) asExpected() bool {
 	return len(r.complaints) == 0 && !slices.ContainsFunc(r.rows, func(one row) bool { return one.complaint != "" })
 }
 
-func asExpected(results []result) bool {
-	return !slices.ContainsFunc(results, func(r result) bool { return !r.asExpected() })
-}
-
-// count counts the rows for which all conditions hold.
-func (r result) count(conditions ...func(row) bool) int {
-	n := 0
+// report prints how each spec ended and what was not as expected, and where to read more.
+func (r result) report(out io.Writer) {
+	verdict := "as expected"
+	if !r.asExpected() {
+		verdict = "NOT as expected"
+	}
+	ofEviction, all := r.passed((*row).aboutEviction), r.passed(func(*row) bool { return true })
+	fmt.Fprintf(out, "\n%s: %s. %s specs: %d passed, others: %d passed, in %s\n",
+		r.name, verdict, subject, ofEviction, all-ofEviction, r.took.Round(time.Second))
 	for _, one := range r.rows {
-		if !slices.ContainsFunc(conditions, func(holds func(row) bool) bool { return !holds(one) }) {
-			n++
+		fmt.Fprintf(out, "  %-8s %5.1f s  %s\n", one.outcome.status, one.outcome.took.Seconds(), one.name())
+		if one.complaint != "" {
+			fmt.Fprintln(out, indented(one.complaint))
 		}
 	}
-	return n
+	for _, complaint := range r.complaints {
+		fmt.Fprintln(out, indented(complaint))
+	}
+	fmt.Fprintf(out, "  log: %s, cluster: %s\n", r.log, r.state)
+}
+
+func (r result) passed(counts func(*row) bool) (passed int) {
+	for _, one := range r.rows {
+		if counts(&one) && one.outcome.status == statusPassed {
+			passed++
+		}
+	}
+	return passed
+}
+
+// indented returns the first lines of a complaint; the log has all of what a spec said.
+func indented(text string) string {
+	const most = 12
+	lines := strings.Split(text, "\n")
+	return "  ! " + strings.Join(lines[:min(most, len(lines))], "\n      ")
 }
 
 const (

@@ -8,7 +8,7 @@
 // that did not leave. This shows that they can fail.
 //
 // It needs the binaries that `make conformance` builds, and is run in the root of the repository. Progress goes to
-// standard error, one table to standard output. It exits with 0 when every run was as expected, with 130 when it was
+// standard error, the results to standard output. It exits with 0 when every run was as expected, with 130 when it was
 // interrupted, and with 1 otherwise.
 package main
 
@@ -34,25 +34,20 @@ const (
 func main() {
 	names := flag.String("runs", "",
 		"runs to perform, separated by commas: "+strings.Join(runNames(), ", ")+"; all by default")
-	var s suite
-	flag.StringVar(&s.e2e, "e2e", "bin/conformance/e2e.test", "upstream's e2e test binary")
-	flag.StringVar(&s.kubectl, "kubectl", "bin/conformance/kubectl", "the kubectl that specs call")
-	flag.StringVar(&s.results, "results", "bin/conformance/results", "folder for the logs, one folder in it per run")
-	check := flag.Bool("check", false, "only check the flags (used before anything is built)")
 	flag.Parse()
-	chosen, err := chooseRuns(*names, flag.Args())
-	switch {
-	case err != nil:
+	chosen, err := chooseRuns(*names)
+	if err != nil {
 		os.Exit(fail(err))
-	case !*check:
-		os.Exit(conform(s, chosen))
 	}
+	os.Exit(conform(chosen))
 }
 
 // conform plays runs and returns the exit status.
-func conform(s suite, chosen []run) int {
-	var err error
-	if s, err = s.complete(); err != nil {
+func conform(chosen []run) int {
+	s, err := suite{
+		e2e: "bin/conformance/e2e.test", kubectl: "bin/conformance/kubectl", results: "bin/conformance/results",
+	}.complete()
+	if err != nil {
 		return fail(err)
 	}
 	// Clients log the loss of their server, which happens a lot at the end of a cluster.
@@ -66,15 +61,17 @@ func conform(s suite, chosen []run) int {
 	})
 	defer done()
 
-	results := s.playAll(ctx, chosen)
+	status := 0
+	for _, r := range s.playAll(ctx, chosen) {
+		r.report(os.Stdout)
+		if !r.asExpected() {
+			status = exitUnexpected
+		}
+	}
 	if ctx.Err() != nil {
 		return exitInterrupted
 	}
-	report(os.Stdout, results)
-	if !asExpected(results) {
-		return exitUnexpected
-	}
-	return 0
+	return status
 }
 
 func fail(err error) int {
@@ -82,7 +79,7 @@ func fail(err error) int {
 	return exitUnexpected
 }
 
-// progress tells on standard error what is being done: the table has standard output to itself.
+// progress tells on standard error what is being done: the results have standard output to themselves.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, format+"\n", args...)
 }

@@ -10,13 +10,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"time"
 
-	"github.com/taintkeeper/taintkeeper/test/rig/process"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
+	"github.com/taintkeeper/taintkeeper/test/rig/process"
 )
 
 // suite is where things are.
@@ -86,8 +90,12 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 		return nil, fmt.Errorf("make an empty folder for the results: %w", err)
 	}
 	res.state = filepath.Join(folder, "cluster")
+	var managerArgs []string
+	if res.off != "" {
+		managerArgs = []string{"--controllers=" + res.off}
+	}
 	cluster, err := localcluster.Start(ctx, localcluster.Config{
-		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: res.managerArgs(),
+		Dir: res.state, TaintEviction: res.builtIn, ControllerManagerArgs: managerArgs,
 		Audit: auditlog.Calls, Log: os.Stderr,
 	})
 	if err != nil {
@@ -97,9 +105,13 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 	if err := prepare(ctx, cluster); err != nil {
 		return nil, err
 	}
-	stop, err := res.start(ctx, cluster)
-	if err != nil {
-		return nil, err
+	stop := func() error { return nil }
+	if res.ours != nil {
+		keeper, err := cluster.StartTaintkeeper(ctx, *res.ours)
+		if err != nil {
+			return nil, err
+		}
+		stop = keeper.Stop
 	}
 	ran, err = s.playSpecs(ctx, cluster, folder, res)
 	err = errors.Join(err, stop())
@@ -107,6 +119,52 @@ func (s suite) playIn(ctx context.Context, folder string, res *result) (ran []ou
 		err = errors.Join(err, allOurs(cluster.AuditLog()))
 	}
 	return ran, err
+}
+
+// agentName makes a node complete in the eyes of upstream. Before each spec it waits for a minute for three pods to run
+// in kube-system on every node, by parts of their names, and continues without them after that.
+const agentName = "kube-proxy-fluentd-elasticsearch-node-problem-detector"
+
+// agentTimeout is generous: the machine may be busy with a build.
+const agentTimeout = 2 * time.Minute
+
+// prepare gives the cluster its nodes, and each of them an agent that runs and tolerates every taint, so that no spec
+// disturbs it. Two nodes would do: one that is tainted, one that is not.
+func prepare(ctx context.Context, cluster *localcluster.Cluster) error {
+	nodes := []localcluster.NodeSpec{{Name: "node-1"}, {Name: "node-2"}, {Name: "node-3"}}
+	if err := cluster.AddNodes(ctx, nodes...); err != nil {
+		return err
+	}
+	client, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		return fmt.Errorf("make a client for the API server: %w", err)
+	}
+	labels := map[string]string{"app": "agent"}
+	daemons := client.AppsV1().DaemonSets(metav1.NamespaceSystem)
+	_, err = daemons.Create(ctx, &appsv1.DaemonSet{
+		ObjectMeta: metav1.ObjectMeta{Name: agentName},
+		Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: labels},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				Spec: corev1.PodSpec{
+					Containers:  []corev1.Container{{Name: "agent", Image: "agent"}},
+					Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
+				},
+			},
+		},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create the agents of the nodes: %w", err)
+	}
+	err = wait.PollUntilContextTimeout(ctx, time.Second/5, agentTimeout, true, func(ctx context.Context) (bool, error) {
+		set, err := daemons.Get(ctx, agentName, metav1.GetOptions{})
+		return err == nil && int(set.Status.NumberReady) == len(nodes), err
+	})
+	if err != nil {
+		return fmt.Errorf("wait for the agents of %d nodes: %w", len(nodes), err)
+	}
+	return nil
 }
 
 // allOurs checks that we have evicted, and the built-in has not: of the controllers that run as node-controller, only
@@ -128,6 +186,13 @@ func allOurs(path string) error {
 	return nil
 }
 
+const (
+	// specsTimeout bounds the specs of a run. Where nobody evicts they wait for ten minutes in all.
+	specsTimeout = 40 * time.Minute
+	// outputGrace is how long the output of a process that was killed may stay open.
+	outputGrace = 5 * time.Second
+)
+
 // playSpecs runs upstream's binary against the cluster, and returns what it reports.
 func (s suite) playSpecs(
 	ctx context.Context, cluster *localcluster.Cluster, folder string, res *result,
@@ -137,75 +202,48 @@ func (s suite) playSpecs(
 		return nil, err
 	}
 	res.log = filepath.Join(folder, "e2e.log")
-	progress("%s: %d specs, one after the other; their log is %s", res.name, len(specs), shortPath(res.log))
+	progress("%s: %d specs, one after the other; their log is %s", res.name, len(specs), res.log)
 	reports := filepath.Join(cluster.Dir(), "reports")
 	home := filepath.Join(cluster.Dir(), "home")
-	status, err := s.runE2E(ctx, e2eRun{log: res.log, kubeconfig: kubeconfig, reports: reports, home: home})
+	status, err := s.runE2E(ctx, home, res.log, "--kubeconfig="+kubeconfig, "--report-dir="+reports)
 	if err != nil {
 		return nil, err
 	}
 	ran, err := readReport(filepath.Join(reports, "junit_01.xml"))
 	if err != nil {
-		return nil, fmt.Errorf("%w (e2e.test ended with %s, its log is %s)", err, status, shortPath(res.log))
+		return nil, fmt.Errorf("%w (e2e.test ended with %s, its log is %s)", err, status, res.log)
 	}
-	return ran, contradiction(status, ran)
+	return ran, nil
 }
 
-const (
-	// specsTimeout bounds the specs of a run. Where nobody evicts they wait for ten minutes in all.
-	specsTimeout = 40 * time.Minute
-	// outputGrace is how long the output of a process that was killed may stay open.
-	outputGrace = 5 * time.Second
-)
-
-// e2eRun is what upstream's binary is told.
-type e2eRun struct {
-	log        string // file for its output
-	kubeconfig string // the administrator's
-	reports    string // folder for its JUnit file
-	home       string // folder for the caches of kubectl and for temporary files
-}
-
-// runE2E runs upstream's binary to its end and returns how it ended. That specs fail is no error. At the end of ctx it
-// is killed with all that it has started: what it would clean up goes with the cluster.
-func (s suite) runE2E(ctx context.Context, e e2eRun) (*os.ProcessState, error) {
-	if err := os.Mkdir(e.home, 0o700); err != nil {
+// runE2E runs upstream's binary to its end, in a home directory of its own, and returns how it ended. That specs fail
+// is no error. At the end of ctx it is killed with all that it has started: what it would clean up goes with the
+// cluster.
+func (s suite) runE2E(ctx context.Context, home, logFile string, args ...string) (*os.ProcessState, error) {
+	if err := os.Mkdir(home, 0o700); err != nil {
 		return nil, fmt.Errorf("create a home directory for e2e.test: %w", err)
 	}
-	log, err := os.Create(e.log)
+	log, err := os.Create(logFile)
 	if err != nil {
 		return nil, fmt.Errorf("make the log of e2e.test: %w", err)
 	}
 	defer log.Close()
-	cmd := exec.Command(s.e2e, s.arguments(e)...)
-	cmd.Dir = e.home
-	cmd.Env = append(os.Environ(), "HOME="+e.home, "TMPDIR="+e.home)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.WaitDelay = outputGrace
-	return runToEnd(ctx, cmd)
-}
-
-func (s suite) arguments(e e2eRun) []string {
-	args := []string{
+	cmd := exec.Command(s.e2e, append(args,
 		"--provider=skeleton", // no cloud
-		"--kubeconfig=" + e.kubeconfig,
-		"--kubectl-path=" + s.kubectl,
-		"--report-dir=" + e.reports,
-		"--e2e-output-dir=" + e.home,
+		"--kubectl-path="+s.kubectl,
+		"--e2e-output-dir="+home,
 		"--ginkgo.v",
 		"--ginkgo.no-color",
 		"--ginkgo.silence-skips",
 		"--ginkgo.seed=1", // the same order in every run
-		"--ginkgo.timeout=" + specsTimeout.String(),
-	}
+		"--ginkgo.timeout="+specsTimeout.String())...)
 	for _, expression := range focus() {
-		args = append(args, "--ginkgo.focus="+expression)
+		cmd.Args = append(cmd.Args, "--ginkgo.focus="+expression)
 	}
-	return args
-}
-
-// runToEnd starts a process, and waits until it ends or must be killed.
-func runToEnd(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
+	cmd.Dir = home
+	cmd.Env = append(os.Environ(), "HOME="+home, "TMPDIR="+home) // kubectl would write into the user's
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.WaitDelay = outputGrace
 	started, err := process.Start(cmd, "")
 	if err != nil {
 		return nil, fmt.Errorf("start e2e.test: %w", err)
@@ -221,15 +259,4 @@ func runToEnd(ctx context.Context, cmd *exec.Cmd) (*os.ProcessState, error) {
 		return nil, fmt.Errorf("run the specs: %w", err)
 	}
 	return cmd.ProcessState, nil
-}
-
-// contradiction is an error when the process failed and its report does not say why.
-func contradiction(status fmt.Stringer, ran []outcome) error {
-	failed := slices.ContainsFunc(ran, func(o outcome) bool {
-		return o.status != statusPassed && o.status != statusSkipped
-	})
-	if got := status.String(); !failed && got != "exit status 0" {
-		return fmt.Errorf("e2e.test ended with %s although nothing in its report failed: look at its log", got)
-	}
-	return nil
 }

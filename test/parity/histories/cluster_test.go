@@ -26,18 +26,15 @@ type cluster struct {
 	leases   map[string]*coordinationv1.Lease
 	kubelets map[string]*kubelet
 	removals map[string]time.Duration // when kubelets have ended terminating pods
+	// blindUntil is until when pods cannot be seen.
+	blindUntil time.Duration
 
-	// through is where changes go, if not straight into the cluster: to an API, which tells the cluster what has changed.
-	through store
+	// write is where changes go, if not straight into the cluster: to an API, which tells the cluster what has changed.
+	write func(before, after metav1.Object)
 	// These are told of every change; before is nil for what came, after for what went.
 	nodeChanged  func(before, after *corev1.Node)
 	podChanged   func(before, after *corev1.Pod)
 	leaseChanged func(before, after *coordinationv1.Lease)
-}
-
-// store takes a change of an object.
-type store interface {
-	put(before, after metav1.Object)
 }
 
 // kubelet is what the kubelet of a node knows.
@@ -79,106 +76,6 @@ func (c *cluster) begin(h *history) {
 // instant of a history.
 func kubeletAfter(grace int64) time.Duration { return time.Duration(grace)*sec + sec/2 }
 
-// happen lets an occasion happen. A start or a restart does nothing to the cluster.
-func (c *cluster) happen(o occasion) {
-	switch {
-	case o.renews != "":
-		if kubelet := c.kubelets[o.renews]; kubelet != nil && !kubelet.silent {
-			c.renew(o.renews, o.at)
-		}
-	case o.posts != "":
-		if kubelet := c.kubelets[o.posts]; kubelet != nil && !kubelet.silent && kubelet.posts {
-			c.post(o.posts, o.at)
-		}
-	case o.step != nil:
-		c.changeTaints(*o.step)
-		c.changeNodes(*o.step)
-		c.changePods(*o.step)
-	}
-}
-
-func (c *cluster) changeTaints(s step) {
-	switch do := s.Do.(type) {
-	case setTaint:
-		c.editTaints(do.Node, func(taints []corev1.Taint) []corev1.Taint { return withTaint(taints, do.Taint) })
-	case changeValue:
-		c.editTaint(do.Node, do.Key, func(taint *corev1.Taint) { taint.Value = do.Value })
-	case retime:
-		c.editTaint(do.Node, do.Key, func(taint *corev1.Taint) {
-			taint.TimeAdded = nil
-			if do.TimeAdded != nil {
-				taint.TimeAdded = new(instant(*do.TimeAdded))
-			}
-		})
-	case swap:
-		c.editTaints(do.Node, func(taints []corev1.Taint) []corev1.Taint {
-			return withTaint(withoutTaint(taints, do.From, ""), noExecute(do.To, do.TimeAdded))
-		})
-	case untaint:
-		c.editTaints(do.Node, func(taints []corev1.Taint) []corev1.Taint { return withoutTaint(taints, do.Key, do.Effect) })
-	}
-}
-
-func (c *cluster) changeNodes(s step) {
-	switch do := s.Do.(type) {
-	case cordon:
-		c.editNode(do.Node, func(node *corev1.Node) { node.Spec.Unschedulable = do.Cordoned })
-	case addNode:
-		c.addNode(do.Node, s.At)
-	case removeNode:
-		delete(c.kubelets, do.Node)
-		put(c, c.leases, do.Node, nil, c.leaseChanged)
-		c.putNode(do.Node, nil)
-	case fall:
-		for _, name := range do.Nodes {
-			if kubelet := c.kubelets[name]; kubelet != nil {
-				kubelet.silent = true
-			}
-		}
-	case resume:
-		if kubelet := c.kubelets[do.Node]; kubelet != nil {
-			kubelet.silent, kubelet.posts = false, true
-			c.renew(do.Node, s.At)
-			c.post(do.Node, s.At)
-		}
-	case report:
-		c.report(do, s.At)
-	case touch:
-		if lease := c.leases[do.Node]; lease != nil {
-			touched := lease.DeepCopy()
-			touched.Annotations = map[string]string{"example.com/touched": s.At.String()}
-			put(c, c.leases, do.Node, touched, c.leaseChanged)
-		}
-	}
-}
-
-func (c *cluster) changePods(s step) {
-	switch do := s.Do.(type) {
-	case create:
-		c.create(do.Pod)
-	case bind:
-		c.editPod(do.UID, func(pod *corev1.Pod) {
-			if pod.Spec.NodeName != "" {
-				return
-			}
-			pod.Spec.NodeName = do.Node
-			if do.Condition {
-				pod.Status.Conditions = append(slices.Clone(pod.Status.Conditions), scheduled(s.At))
-			}
-		})
-	case remove:
-		if pod := c.pod(do.UID); pod != nil && do.Force {
-			c.vacate(pod.Name)
-		} else if pod != nil {
-			c.delete(pod.Name, s.At)
-		}
-	case tolerate:
-		c.editPod(do.UID, func(pod *corev1.Pod) { pod.Spec.Tolerations = do.Tolerations })
-	case finish:
-		c.editPod(do.UID, func(pod *corev1.Pod) { pod.Status.Phase = do.Phase })
-	}
-}
-
 func withTaint(taints []corev1.Taint, taint corev1.Taint) []corev1.Taint {
 	taints = slices.Clone(taints)
 	if i := slices.IndexFunc(taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }); i >= 0 {
@@ -203,7 +100,8 @@ func hasTaint(node *corev1.Node, key string, effect corev1.TaintEffect) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == key && t.Effect == effect })
 }
 
-func (c *cluster) editTaint(node, key string, edit func(*corev1.Taint)) {
+// editNoExecute edits the NoExecute taint of a node with a key, if it has one.
+func (c *cluster) editNoExecute(node, key string, edit func(*corev1.Taint)) {
 	c.editTaints(node, func(taints []corev1.Taint) []corev1.Taint {
 		taints = slices.Clone(taints)
 		for i := range taints {
@@ -260,20 +158,6 @@ func (c *cluster) addNode(spec nodeSpec, at time.Duration) {
 	c.putNode(spec.Name, node)
 	if !spec.Absent {
 		c.renew(spec.Name, at)
-	}
-}
-
-// report makes a kubelet that is not silent post what it then knows of its node.
-func (c *cluster) report(r report, at time.Duration) {
-	if r.Type == corev1.NodeNetworkUnavailable {
-		c.editNode(r.Node, func(node *corev1.Node) {
-			node.Status.Conditions = withCondition(node.Status.Conditions, posted(r.Type, r.Status, at))
-		})
-		return
-	}
-	if kubelet := c.kubelets[r.Node]; kubelet != nil && !kubelet.silent {
-		kubelet.posts, kubelet.statuses[r.Type] = true, r.Status
-		c.post(r.Node, at)
 	}
 }
 
@@ -409,14 +293,14 @@ func put[T any, O object[T]](c *cluster, objects map[string]O, name string, afte
 	before := objects[name]
 	switch {
 	case before == nil && after == nil:
-	case c.through == nil:
+	case c.write == nil:
 		set(objects, name, after, changed)
 	case before == nil:
-		c.through.put(nil, after)
+		c.write(nil, after)
 	case after == nil:
-		c.through.put(before, nil)
+		c.write(before, nil)
 	default:
-		c.through.put(before, after)
+		c.write(before, after)
 	}
 }
 

@@ -4,7 +4,6 @@
 package histories
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"k8s.io/client-go/informers"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/client-go/kubernetes/scheme"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
@@ -45,11 +43,18 @@ import (
 	"github.com/taintkeeper/taintkeeper/verdict"
 )
 
-// ours is Taintkeeper's complete controller of evictions. It knows the API server's clock.
-func ours(ctx context.Context, w *world) error { return oursWith(ctx, w.client) }
+// contestant works in a world, from its start until the context ends: one process of a controller.
+type contestant func(ctx context.Context, w *world) error
 
-func oursWith(ctx context.Context, client kubernetes.Interface) error {
-	return runEvictor(ctx, eviction.Config{Client: client, Clock: toldClock(ctx), Rule: matching()})
+// ours is Taintkeeper's complete controller of evictions. It knows the API server's clock.
+func ours(ctx context.Context, w *world) error {
+	clock := toldClock(ctx)
+	caches := caches.New(w.client, clock, false)
+	evictor, err := eviction.New(eviction.Config{Client: w.client, Clock: clock, Rule: matching(), Nodes: caches.Nodes, Pods: caches.Pods})
+	if err != nil {
+		return fmt.Errorf("assemble the Evictor: %w", err)
+	}
+	return caches.With(evictor.Run)(ctx)
 }
 
 // matching is the rule with the feature gates of upstream's controller.
@@ -69,41 +74,19 @@ func toldClock(ctx context.Context) *timeline.Clock {
 	return clock
 }
 
-// runEvictor runs an Evictor with caches of its own.
-func runEvictor(ctx context.Context, config eviction.Config) error {
-	if config.Clock == nil {
-		config.Clock = &timeline.Clock{}
-	}
-	caches := caches.New(config.Client, config.Clock, false)
-	config.Nodes, config.Pods = caches.Nodes, caches.Pods
-	evictor, err := eviction.New(config)
-	if err != nil {
-		return fmt.Errorf("assemble the Evictor: %w", err)
-	}
-	return caches.With(evictor.Run)(ctx)
-}
-
 // upstream is kube-controller-manager's taint-eviction controller, with the index that it needs and that there the
 // node-lifecycle controller or the daemonset controller adds.
-func upstream(ctx context.Context, w *world) error { return upstreamWith(ctx, w.client) }
-
-func upstreamWith(ctx context.Context, client kubernetes.Interface) error {
-	return runUpstream(ctx, client, cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
-		if pod, ok := object.(*corev1.Pod); ok {
-			return []string{pod.Spec.NodeName}, nil
-		}
-		return nil, nil
-	}})
-}
-
-func runUpstream(ctx context.Context, client kubernetes.Interface, index cache.Indexers) error {
-	factory := informers.NewSharedInformerFactory(client, 0)
+func upstream(ctx context.Context, w *world) error {
+	factory := informers.NewSharedInformerFactory(w.client, 0)
 	defer factory.Shutdown()
 	pods, nodes := factory.Core().V1().Pods(), factory.Core().V1().Nodes()
+	index := cache.Indexers{"spec.nodeName": func(object any) ([]string, error) {
+		return []string{object.(*corev1.Pod).Spec.NodeName}, nil
+	}}
 	if err := pods.Informer().AddIndexers(index); err != nil {
 		return fmt.Errorf("add the index: %w", err)
 	}
-	controller, err := tainteviction.New(ctx, client, pods, nodes, "taint-eviction-controller")
+	controller, err := tainteviction.New(ctx, w.client, pods, nodes, "taint-eviction-controller")
 	if err != nil {
 		return fmt.Errorf("make upstream's controller: %w", err)
 	}
@@ -131,9 +114,7 @@ const (
 )
 
 // oursOfNodes is Taintkeeper's complete node health.
-func oursOfNodes(ctx context.Context, w *world) error {
-	return oursChanged(func(*nodehealth.Config) {})(ctx, w)
-}
+var oursOfNodes = oursChanged(func(*nodehealth.Config) {})
 
 // oursChanged is ours, set up differently from upstream. It knows the API server's clock.
 func oursChanged(change func(*nodehealth.Config)) contestant {
@@ -154,7 +135,7 @@ func oursChanged(change func(*nodehealth.Config)) contestant {
 
 // upstreamOfNodes is kube-controller-manager's node-lifecycle controller. It is upstream's own code; what it is given
 // makes its order certain where that is a matter of luck: see orderly.
-func upstreamOfNodes(ctx context.Context, w *world) error { return upstreamAtRates(policy)(ctx, w) }
+var upstreamOfNodes = upstreamAtRates(policy)
 
 func upstreamAtRates(p readiness.Policy) contestant {
 	return func(ctx context.Context, w *world) error {
@@ -163,8 +144,8 @@ func upstreamAtRates(p readiness.Policy) contestant {
 		core, order := factory.Core().V1(), &orderly{world: w}
 		nodes, leases := core.Nodes(), factory.Coordination().V1().Leases()
 		daemonSets := factory.Apps().V1().DaemonSets()
-		controller, err := nodelifecycle.NewNodeLifecycleController(ctx, orderedLeases{leases, order}, core.Pods(),
-			orderedNodes{nodes, order}, daemonSets, withEvents{w.client, w}, period, grace.Startup, grace.Monitor,
+		controller, err := nodelifecycle.NewNodeLifecycleController(ctx, orderedLeases{LeaseInformer: leases, order: order}, core.Pods(),
+			&orderedNodes{NodeInformer: nodes, order: order}, daemonSets, withEvents{w.client, w}, period, grace.Startup, grace.Monitor,
 			p.Rate, p.SecondaryRate, int32(p.LargeZone), p.UnhealthyShare)
 		if err != nil {
 			return fmt.Errorf("make upstream's controller: %w", err)
@@ -183,6 +164,7 @@ func upstreamAtRates(p readiness.Policy) contestant {
 // look up their leases in the order of their names.
 type orderly struct {
 	world *world
+	late  sync.Once
 
 	mu    sync.Mutex
 	began time.Duration // the latest pass
@@ -212,47 +194,39 @@ func (o *orderly) wait(name string) {
 	sleepUntil(turn)
 }
 
+// orderedNodes is an informer and its lister.
 type orderedNodes struct {
 	coreinformers.NodeInformer
-
-	order *orderly
-}
-
-func (n orderedNodes) Lister() corelisters.NodeLister {
-	return &nodeLister{NodeLister: n.NodeInformer.Lister(), order: n.order}
-}
-
-type nodeLister struct {
 	corelisters.NodeLister
 
 	order *orderly
-	late  sync.Once
 }
 
-func (l *nodeLister) List(selector labels.Selector) ([]*corev1.Node, error) {
-	l.late.Do(func() { pass(passAfter) })
-	nodes, err := l.NodeLister.List(selector)
-	l.order.list(nodes)
+func (n *orderedNodes) Lister() corelisters.NodeLister {
+	n.NodeLister = n.NodeInformer.Lister()
+	return n
+}
+
+func (n *orderedNodes) List(selector labels.Selector) ([]*corev1.Node, error) {
+	n.order.late.Do(func() { pass(passAfter) })
+	nodes, err := n.NodeLister.List(selector)
+	n.order.list(nodes)
 	return nodes, err
 }
 
 type orderedLeases struct {
 	coordinationinformers.LeaseInformer
-
-	order *orderly
-}
-
-func (l orderedLeases) Lister() coordinationlisters.LeaseLister {
-	return leaseLister{l.LeaseInformer.Lister(), l.order}
-}
-
-type leaseLister struct {
 	coordinationlisters.LeaseLister
 
 	order *orderly
 }
 
-func (l leaseLister) Leases(namespace string) coordinationlisters.LeaseNamespaceLister {
+func (l orderedLeases) Lister() coordinationlisters.LeaseLister {
+	l.LeaseLister = l.LeaseInformer.Lister()
+	return l
+}
+
+func (l orderedLeases) Leases(namespace string) coordinationlisters.LeaseNamespaceLister {
 	return leasesOf{l.LeaseLister.Leases(namespace), l.order}
 }
 
@@ -276,36 +250,23 @@ type withEvents struct {
 }
 
 func (c withEvents) CoreV1() typedcorev1.CoreV1Interface {
-	return coreWithEvents{c.Clientset.CoreV1(), c.world}
+	return coreWithEvents{c.Clientset.CoreV1(), &restfake.RESTClient{
+		NegotiatedSerializer: scheme.Codecs.WithoutConversion(), GroupVersion: corev1.SchemeGroupVersion, VersionedAPIPath: "/api/v1",
+		Client: restfake.CreateHTTPClient(func(request *http.Request) (*http.Response, error) {
+			event := &corev1.Event{}
+			if err := json.NewDecoder(request.Body).Decode(event); err != nil {
+				return nil, err
+			}
+			c.world.locked(func() { c.world.events = append(c.world.events, event) })
+			return &http.Response{StatusCode: http.StatusCreated, Body: io.NopCloser(strings.NewReader("{}"))}, nil
+		}),
+	}}
 }
 
 type coreWithEvents struct {
 	typedcorev1.CoreV1Interface
 
-	world *world
+	client rest.Interface
 }
 
-func (c coreWithEvents) RESTClient() rest.Interface {
-	return &restfake.RESTClient{
-		NegotiatedSerializer: scheme.Codecs.WithoutConversion(),
-		GroupVersion:         corev1.SchemeGroupVersion,
-		VersionedAPIPath:     "/api/v1",
-		Client:               restfake.CreateHTTPClient(c.create),
-	}
-}
-
-func (c coreWithEvents) create(request *http.Request) (*http.Response, error) {
-	body, err := io.ReadAll(request.Body)
-	if err != nil {
-		return nil, err
-	}
-	event := &corev1.Event{}
-	if err := json.Unmarshal(body, event); err != nil {
-		return nil, err
-	}
-	c.world.locked(func() { c.world.events = append(c.world.events, event) })
-	return &http.Response{
-		StatusCode: http.StatusCreated, Header: http.Header{"Content-Type": {"application/json"}},
-		Body: io.NopCloser(bytes.NewReader(body)),
-	}, nil
-}
+func (c coreWithEvents) RESTClient() rest.Interface { return c.client }

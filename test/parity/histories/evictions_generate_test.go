@@ -13,38 +13,25 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// generateEvictions makes a history from a seed and an index.
+// generateEvictions makes a history.
 //
 // It keeps ties out, so that who came first is never a matter of the second's resolution: steps lie
 // on even seconds plus a fraction of 20 to 400 ms that no other step has, every timeAdded is an
 // even second, and tolerationSeconds that end within a history are odd. So whatever is due lies on
 // an odd second plus a step's fraction, or, where the second was rounded up, on an even second, at
 // least 20 ms before a step.
-func generateEvictions(seed, index uint64) *history {
+func generateEvictions(d dice) *history {
 	g := &evictionsGenerator{
-		dice:  newDice(seed, index),
-		keys:  map[string][]string{},
-		pods:  map[string]*podSpec{},
-		nodes: map[string]bool{},
+		generator: generator{dice: d}, keys: map[string][]string{}, pods: map[string]*podSpec{}, nodes: map[string]bool{},
 	}
 	g.begin()
-	for range g.between(3, 25) {
-		g.advance()
-		if do := g.action(); do != nil {
-			g.history.Steps = append(g.history.Steps, step{g.at, do})
-		}
-	}
-	return &g.history
+	return g.happen(25, g.advance, g.action)
 }
 
 type evictionsGenerator struct {
-	dice
+	generator
 
-	history history
-
-	at        time.Duration
 	fractions []time.Duration // taken
-	started   time.Duration   // when the contestant starts for the last time
 	unseen    bool            // there is a createUnseen already: a second would meet a longer backoff
 
 	keys  map[string][]string // of the taints on each node
@@ -252,7 +239,7 @@ func (g *evictionsGenerator) action() action {
 	case n < 68:
 		return g.create()
 	case n < 74:
-		return g.restart()
+		return g.restart(func() time.Duration { return g.even(0, 8) })
 	case n < 78:
 		return g.changeNode(node)
 	}
@@ -332,15 +319,6 @@ func (g *evictionsGenerator) changeNode(node string) action {
 		spec.Taints, g.keys[node] = []corev1.Taint{taint}, []string{taint.Key}
 	}
 	return addNode{spec}
-}
-
-func (g *evictionsGenerator) restart() action {
-	if g.at < g.started {
-		return nil
-	}
-	down := g.even(0, 8)
-	g.started = g.at + down
-	return restart{down}
 }
 
 // create creates a pod that has a new name or replaces another one.

@@ -4,23 +4,42 @@
 package histories
 
 import (
-	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/bits"
+	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"text/tabwriter"
 	"time"
 
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/klog/v2"
+
+	"github.com/taintkeeper/taintkeeper/internal/controller/nodehealth"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
+func TestMain(m *testing.M) {
+	klog.SetLogger(logr.Discard())
+	// One of client-go's error handlers sleeps until a little after the previous error of the process: another bubble's
+	// error, whose virtual time may be ahead by minutes.
+	utilruntime.ErrorHandlers = nil
+	m.Run()
+}
+
 // game is which histories are played to whom, and what must come of them.
 type game struct {
-	generate func(seed, index uint64) *history
+	generate func(dice) *history
 	// ours and upstream play. Wrong ones show that a game can find something.
 	ours, upstream contestant
 	outcome        func(*world) outcome
@@ -28,12 +47,14 @@ type game struct {
 	rule func(h *history, ours outcome) outcome
 	// model says what a controller with some quirks does, which looks at all nodes when upstream did.
 	model func(h *history, passes []time.Duration, has quirks) outcome
-	// timers says what the plugin says that upstream does, if it says something.
+	// timers says what the plugin says that upstream does; nil if it says nothing.
 	timers func(*history) outcome
 	// agree reports whether upstream does what the rule says.
 	agree func(rule, upstream []look) bool
 	// quirks are the names of upstream's, in the order of their bits.
 	quirks []string
+	// needFirst are those that are about when a countdown begins or ends: without the first, no countdown goes on.
+	needFirst quirks
 	// enough is how many histories are sure to meet each quirk.
 	enough int
 }
@@ -41,11 +62,13 @@ type game struct {
 // quirks is a set of ways in which upstream differs from the rule: the switches of the model of it.
 type quirks uint
 
-const none quirks = 0
+const (
+	none quirks = 0
+	// agrees is no quirk, and no passes: upstream does what the rule says.
+	agrees quirks = 1 << 31
+)
 
 func (q quirks) has(other quirks) bool { return q&other != 0 }
-
-func (q quirks) size() int { return bits.OnesCount(uint(q)) }
 
 func (g *game) all() quirks { return 1<<len(g.quirks) - 1 }
 
@@ -57,13 +80,14 @@ func (g *game) names(set quirks) string {
 			names = append(names, name)
 		}
 	}
-	if set == none {
+	switch set {
+	case none:
 		return "acting in passes alone"
+	case agrees:
+		return "nothing"
 	}
 	return strings.Join(names, " + ")
 }
-
-func smallFirst(a, b quirks) int { return cmp.Or(cmp.Compare(a.size(), b.size()), cmp.Compare(a, b)) }
 
 // trial is one history, played to both contestants.
 type trial struct {
@@ -99,7 +123,7 @@ func withoutRepeats(h *history, played outcome) (outcome, int) {
 	once, repeats := outcome{}, 0
 	for name, looks := range played {
 		for i, l := range looks {
-			if l.deleted && i > 0 && l == looks[i-1] && h.startsAt(l.at) && (i < 2 || l != looks[i-2]) {
+			if l.deleted && i > 0 && l == looks[i-1] && slices.Contains(h.starts(), l.at) && (i < 2 || l != looks[i-2]) {
 				repeats++
 				continue
 			}
@@ -118,33 +142,30 @@ const (
 	timersAreWrong        kind = "upstream differs from builtin.Timers, by which the plugin answers"
 )
 
-// fault is something wrong with a trial.
-type fault struct {
-	kind kind
-	name string // of a node, or a pod's UID
+// faults returns what is wrong with what a trial says about a pod or a node.
+func (t *trial) faults(name string) (kinds []kind) {
+	if !equal(t.ours[name], t.rule[name], exactly) {
+		kinds = append(kinds, oursBreaksTheRule)
+	}
+	if !equal(t.upstream[name], t.model[name], exactly) {
+		kinds = append(kinds, upstreamIsUnexplained)
+	}
+	if t.timers != nil && !equal(t.upstream[name], t.timers[name], exactly) {
+		kinds = append(kinds, timersAreWrong)
+	}
+	return kinds
 }
 
-func (f fault) String() string { return f.name + ": " + string(f.kind) }
-
-// faults returns everything wrong with a trial.
-func (t *trial) faults() []fault {
-	var faults []fault
+// check returns an error if something of one of the kinds is wrong with a trial, of any kind if none is named.
+func (t *trial) check(kinds ...kind) error {
 	for _, name := range t.names() {
-		if !equal(t.ours[name], t.rule[name], exactly) {
-			faults = append(faults, fault{oursBreaksTheRule, name})
-		}
-		if !equal(t.upstream[name], t.model[name], exactly) {
-			faults = append(faults, fault{upstreamIsUnexplained, name})
-		}
-		if t.timers != nil && !equal(t.upstream[name], t.timers[name], exactly) {
-			faults = append(faults, fault{timersAreWrong, name})
+		for _, fault := range t.faults(name) {
+			if len(kinds) == 0 || slices.Contains(kinds, fault) {
+				return fmt.Errorf("%s: %s\n%s", name, fault, t.table())
+			}
 		}
 	}
-	return faults
-}
-
-func (t *trial) has(kind kind) bool {
-	return slices.ContainsFunc(t.faults(), func(f fault) bool { return f.kind == kind })
+	return nil
 }
 
 // names returns what the trial is about: pods, whether they were deleted or not, or nodes.
@@ -161,29 +182,26 @@ func (t *trial) names() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
-// explanation is why upstream does with a pod or a node what it does.
-type explanation struct {
-	agrees bool   // with the rule
-	quirks quirks // otherwise
-}
-
 // explain finds, for each pod or node that upstream treats differently from the rule, no quirk or a single one with which
 // the model does as upstream did; if there is none, the quirks that are left of all when those are dropped without which
 // it still does.
-func (t *trial) explain() map[string]explanation {
+func (t *trial) explain() map[string]quirks {
 	predicted := map[quirks]outcome{}
 	explains := func(set quirks, name string) bool {
+		if set.has(t.game.needFirst) {
+			set |= 1
+		}
 		if predicted[set] == nil {
 			predicted[set] = t.game.model(t.history, t.passes, set)
 		}
 		return equal(predicted[set][name], t.upstream[name], exactly)
 	}
-	found := map[string]explanation{}
+	found := map[string]quirks{}
 	for _, name := range t.names() {
 		if t.game.agree(t.rule[name], t.upstream[name]) {
-			found[name] = explanation{agrees: true}
+			found[name] = agrees
 		} else if explains(t.game.all(), name) {
-			found[name] = explanation{quirks: t.game.fewest(func(set quirks) bool { return explains(set, name) })}
+			found[name] = t.game.fewest(func(set quirks) bool { return explains(set, name) })
 		}
 	}
 	return found
@@ -208,57 +226,71 @@ func (g *game) fewest(enough func(quirks) bool) quirks {
 	return set
 }
 
-// timetable writes down a trial: what was there before, what happened when, and then what happened to each pod or node.
-func (t *trial) timetable() string {
+// table writes down what happened to each pod or node, and what should have.
+func (t *trial) table() string {
 	var text strings.Builder
-	line := func(when string, what any) { fmt.Fprintf(&text, "%12s  %s\n", when, what) }
-	for _, node := range t.history.Nodes {
-		line("before", node)
-	}
-	for _, pod := range t.history.Pods {
-		line("before", pod)
-	}
-	for _, next := range t.history.occasions() {
-		switch {
-		case next.starts:
-			line(clock(next.at), "the controller starts")
-		case next.step != nil:
-			line(clock(next.at), next.step.Do)
-		}
-	}
 	explanation := t.explain()
 	for _, name := range t.names() {
-		because := "upstream does what the rule says"
-		if found, ok := explanation[name]; !ok {
-			because = "unexplained"
-		} else if !found.agrees {
-			because = "upstream differs: " + t.game.names(found.quirks)
+		because := "unexplained"
+		if found, ok := explanation[name]; ok {
+			because = "upstream differs because of " + t.game.names(found)
 		}
-		for _, fault := range t.faults() {
-			if fault.name == name {
-				because += "; " + string(fault.kind)
+		fmt.Fprintf(&text, "\n%s: %s %v\n", name, because, t.faults(name))
+		table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "RULE\tOURS\tUPSTREAM\tMODEL OF UPSTREAM\tTHE PLUGIN")
+		columns := [][]look{t.rule[name], t.ours[name], t.upstream[name], t.model[name], t.timers[name]}
+		for row := 0; slices.ContainsFunc(columns, func(c []look) bool { return row < len(c) }); row++ {
+			for _, column := range columns {
+				if row < len(column) {
+					fmt.Fprint(table, column[row])
+				}
+				fmt.Fprint(table, "\t")
 			}
+			fmt.Fprintln(table)
 		}
-		fmt.Fprintf(&text, "\n%s: %s\n", name, because)
-		t.columns(&text, name)
+		table.Flush()
 	}
 	return text.String()
 }
 
-func (t *trial) columns(text *strings.Builder, name string) {
-	columns := [][]look{t.rule[name], t.ours[name], t.upstream[name], t.model[name], t.timers[name]}
-	table := tabwriter.NewWriter(text, 0, 0, 2, ' ', 0)
-	defer table.Flush()
-	fmt.Fprintln(table, "RULE\tOURS\tUPSTREAM\tMODEL OF UPSTREAM\tTHE PLUGIN")
-	for row := range max(len(columns[0]), len(columns[1]), len(columns[2]), len(columns[3]), len(columns[4])) {
-		for _, column := range columns {
-			if row < len(column) {
-				fmt.Fprint(table, column[row])
+// property is that nothing of some kinds is wrong with what the contestants do.
+func (g *game) property(t *testing.T, tried func(*trial), kinds ...kind) seed.Property[*history] {
+	t.Helper()
+	return seed.Property[*history]{
+		Generate: func(r *rand.Rand) *history { return g.generate(dice{r}) },
+		Check: func(h *history) error {
+			trial := g.try(t, h)
+			if err := trial.check(kinds...); err != nil {
+				return err
 			}
-			fmt.Fprint(table, "\t")
-		}
-		fmt.Fprintln(table)
+			tried(trial)
+			return nil
+		},
+		Smaller: (*history).smaller,
 	}
+}
+
+// smaller returns the histories that are one thing smaller. Instants and names stay as they are, and so does what keeps
+// ties out.
+func (h *history) smaller() (all []*history) {
+	for _, smaller := range seed.Smaller(*h, func(reflect.Value) []reflect.Value { return nil }) {
+		if smaller.isAnchored() {
+			all = append(all, &smaller)
+		}
+	}
+	return all
+}
+
+// isAnchored reports whether each zone with kubelets has a node that counts and is always there: what upstream does with
+// zones that vanish depends on the order of a Go map.
+func (h *history) isAnchored() bool {
+	zones := map[string]bool{}
+	for _, spec := range h.nodeSpecs() {
+		first := slices.ContainsFunc(h.Nodes, func(n nodeSpec) bool { return n.Name == spec.Name && !n.Excluded })
+		stays := !slices.ContainsFunc(h.Steps, func(s step) bool { return s.Do == removeNode{spec.Name} })
+		zones[spec.Zone] = zones[spec.Zone] || spec.Phase == 0 || first && stays
+	}
+	return !slices.Contains(slices.Collect(maps.Values(zones)), false)
 }
 
 // play plays the given number of histories, or the one that the user asked for, and fails if anything is wrong with
@@ -266,41 +298,20 @@ func (t *trial) columns(text *strings.Builder, name string) {
 func (g *game) play(t *testing.T, count int) {
 	t.Helper()
 	if index, ok := seed.Only(); ok {
-		t.Logf("history %d of seed %d\n%s", index, seed.Seed(), g.playOne(t, index).timetable())
+		g.property(t, func(tried *trial) { t.Logf("%s\n%s", seed.Describe(tried.history), tried.table()) }).HoldAt(t, index)
 		return
 	}
 	if count < 1 {
 		t.Fatalf("-n=%d: ask for at least one history", count)
 	}
-	played := &book{began: time.Now(), names: map[explanation]int{}, histories: map[quirks]int{}}
-	seed.Each(t, count, func(t *testing.T, index int) { played.enter(t, g.playOne(t, index)) })
+	played := &book{began: time.Now(), names: map[quirks]int{}, histories: map[quirks]int{}}
+	seed.Each(t, count, func(t *testing.T, index int) {
+		g.property(t, func(tried *trial) { played.enter(t, tried) }).HoldAt(t, index)
+	})
 	t.Logf("seed %d\n%s", seed.Seed(), played.table(g))
-	played.check(t, g)
-}
-
-// playOne plays the history at an index.
-func (g *game) playOne(t *testing.T, index int) *trial {
-	t.Helper()
-	history := g.generate(seed.Seed(), uint64(index))
-	tried := g.try(t, history)
-	if faults := tried.faults(); len(faults) > 0 {
-		smallest := g.try(t, g.shrink(t, history, faults[0].kind))
-		t.Errorf("%s\n\n%s\nMinimal form of history %d of seed %d; run it again with\n%s",
-			faults[0], smallest.timetable(), index, seed.Seed(), seed.Again(t, "histories", index))
+	if err := played.check(g); err != nil {
+		t.Error(err)
 	}
-	return tried
-}
-
-// search returns the first of a seed's histories that has a kind of fault, as it is and in its smallest form.
-func (g *game) search(t *testing.T, of uint64, count int, kind kind) (found, smallest *history) {
-	t.Helper()
-	for index := range uint64(count) {
-		if h := g.generate(of, index); g.try(t, h).has(kind) {
-			return h, g.shrink(t, h, kind)
-		}
-	}
-	t.Fatalf("not found in %d histories", count)
-	return nil, nil
 }
 
 // book counts what was played. It is safe for concurrent use.
@@ -311,7 +322,7 @@ type book struct {
 	played    int
 	agreed    int // histories in which upstream does what the rule says
 	repeats   int
-	names     map[explanation]int // of pods or nodes
+	names     map[quirks]int // of pods or nodes
 	histories map[quirks]int
 }
 
@@ -323,10 +334,9 @@ func (b *book) enter(t *testing.T, tried *trial) {
 	because := map[quirks]bool{}
 	for _, found := range explanations {
 		b.names[found]++
-		if !found.agrees {
-			because[found.quirks] = true
-		}
+		because[found] = true
 	}
+	delete(because, agrees)
 	for set := range because {
 		b.histories[set]++
 	}
@@ -340,7 +350,7 @@ func (b *book) enter(t *testing.T, tried *trial) {
 	}
 }
 
-// table writes down all that was played.
+// table writes down all that was played, first what needs the fewest quirks.
 func (b *book) table(g *game) string {
 	var text strings.Builder
 	table := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
@@ -350,32 +360,95 @@ func (b *book) table(g *game) string {
 	}
 	fmt.Fprintf(table, "\tHISTORIES\tPODS OR NODES\n")
 	fmt.Fprintf(table, "played\t%d\t%d\n", b.played, all)
-	fmt.Fprintf(table, "both the same\t%d\t%d\n", b.agreed, b.names[explanation{agrees: true}])
-	for _, set := range slices.SortedFunc(maps.Keys(b.histories), smallFirst) {
-		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", g.names(set), b.histories[set], b.names[explanation{quirks: set}])
+	fmt.Fprintf(table, "both the same\t%d\t%d\n", b.agreed, b.names[agrees])
+	sets := slices.Sorted(maps.Keys(b.histories))
+	slices.SortStableFunc(sets, func(a, b quirks) int { return bits.OnesCount(uint(a)) - bits.OnesCount(uint(b)) })
+	for _, set := range sets {
+		fmt.Fprintf(table, "upstream differs because of %s\t%d\t%d\n", g.names(set), b.histories[set], b.names[set])
 	}
 	fmt.Fprintf(table, "upstream deleted twice at its start\t\t%d\n", b.repeats)
-	fmt.Fprintf(table, "%s, %.1f histories per second\t\t\n", time.Since(b.began).Round(time.Second), float64(b.played)/time.Since(b.began).Seconds())
-	if err := table.Flush(); err != nil {
-		return err.Error()
-	}
+	table.Flush()
 	return text.String()
 }
 
-// check fails when the histories tested nothing: upstream must have met each of its quirks, and must have kept the rule.
-func (b *book) check(t *testing.T, g *game) {
-	t.Helper()
-	if b.played < g.enough {
-		return
-	}
+// check returns an error if the histories tested nothing: upstream must have met each of its quirks, and must have kept
+// the rule.
+func (b *book) check(g *game) error {
 	met := none
 	for set := range b.histories {
 		met |= set
 	}
-	if met != g.all() {
-		t.Errorf("no history shows %s", g.names(g.all()&^met))
+	switch {
+	case b.played < g.enough:
+		return nil
+	case met != g.all():
+		return fmt.Errorf("no history shows %s", g.names(g.all()&^met))
+	case b.agreed == 0:
+		return errors.New("both never agree")
 	}
-	if b.agreed == 0 {
-		t.Error("both never agree")
+	return nil
+}
+
+// late is a contestant that deletes every pod a second late.
+func late(right contestant) contestant {
+	return func(ctx context.Context, w *world) error {
+		w.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+			takeTime(w.client, func() { pass(sec) })
+			return false, nil, nil
+		})
+		return right(ctx, w)
+	}
+}
+
+// forgetful is a contestant that loses one in five of its patches of nodes, although it is told that they were carried
+// out.
+func forgetful(right contestant) contestant {
+	var calls atomic.Int32
+	return func(ctx context.Context, w *world) error {
+		w.client.PrependReactor("patch", "nodes", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			if calls.Add(1)%5 != 0 {
+				return false, nil, nil
+			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			return true, w.cluster.nodes[action.(clienttesting.PatchAction).GetName()].DeepCopy(), nil
+		})
+		return right(ctx, w)
+	}
+}
+
+// A game that finds nothing wrong with a wrong contestant proves nothing.
+func TestAWrongContestantIsFoundAndShownInAFewSteps(t *testing.T) {
+	faster := policy
+	faster.Rate = 10*policy.Rate + 0.5
+	for name, test := range map[string]struct {
+		game           game
+		ours, upstream contestant // nil: the right one
+		kind           kind
+	}{
+		"ours deletes a second late":            {evictions, late(ours), nil, oursBreaksTheRule},
+		"upstream deletes a second late":        {evictions, nil, late(upstream), upstreamIsUnexplained},
+		"the plugin is wrong":                   {evictions, nil, late(upstream), timersAreWrong},
+		"upstream evicts instead of ours":       {evictions, upstream, nil, oursBreaksTheRule},
+		"ours taints at twice the rate":         {health, oursChanged(func(c *nodehealth.Config) { c.Policy.Rate *= 2 }), nil, oursBreaksTheRule},
+		"upstream forgets taints":               {health, nil, forgetful(upstreamOfNodes), upstreamIsUnexplained},
+		"upstream taints at ten times the rate": {health, nil, upstreamAtRates(faster), upstreamIsUnexplained},
+		"ours taints instead of upstream":       {health, nil, oursOfNodes, upstreamIsUnexplained},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := test.game
+			if test.ours != nil {
+				g.ours = test.ours
+			}
+			if test.upstream != nil {
+				g.upstream = test.upstream
+			}
+			smallest, _ := g.property(t, func(*trial) {}, test.kind).MustFind(t, 60)
+			const few, fewNodes = 3, 4
+			if len(smallest.Steps) > few || len(smallest.podSpecs()) > few || len(smallest.nodeSpecs()) > fewNodes {
+				t.Errorf("it needs no more than %d steps, %d pods and %d nodes", few, few, fewNodes)
+			}
+		})
 	}
 }

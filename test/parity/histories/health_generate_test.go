@@ -5,41 +5,29 @@ package histories
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 )
 
-// generateHealth makes a history from a seed and an index. See history for how ties are kept out.
+// generateHealth makes a history. See history for how ties are kept out.
 //
 // The first node of each zone always counts and always stays: what upstream does with zones that
 // vanish depends on the order of a Go map.
-func generateHealth(seed, index uint64) *history {
+func generateHealth(d dice) *history {
 	g := &healthGenerator{
-		dice:    newDice(seed, index),
-		there:   map[string]nodeSpec{},
-		anchors: map[string]bool{},
-		silent:  map[string]bool{},
-		phases:  map[time.Duration]bool{},
+		generator: generator{dice: d}, there: map[string]nodeSpec{}, anchors: map[string]bool{},
+		silent: map[string]bool{}, phases: map[time.Duration]bool{},
 	}
 	g.begin()
-	for range g.between(3, 16) {
-		g.advance()
-		if do := g.action(); do != nil {
-			g.history.Steps = append(g.history.Steps, step{g.at, do})
-		}
-	}
-	return &g.history
+	return g.happen(16, g.advance, g.action)
 }
 
 type healthGenerator struct {
-	dice
+	generator
 
-	history history
-
-	at      time.Duration
-	started time.Duration       // when the contestant starts for the last time
 	there   map[string]nodeSpec // by name
 	gone    []nodeSpec
 	anchors map[string]bool
@@ -100,14 +88,7 @@ func (g *healthGenerator) advance() {
 	g.at = second + time.Duration(g.between(0, 9))*tick + 98*ms
 }
 
-func (g *healthGenerator) names() []string {
-	var names []string
-	for name := range g.there {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
+func (g *healthGenerator) names() []string { return slices.Sorted(maps.Keys(g.there)) }
 
 // action makes the next step's action; nil when what was drawn is not possible now.
 func (g *healthGenerator) action() action {
@@ -131,7 +112,7 @@ func (g *healthGenerator) action() action {
 	case n < 86:
 		return g.change(name)
 	case n < 92:
-		return g.restart()
+		return g.restart(func() time.Duration { return time.Duration(pick(g.dice, 0, 1, 5, 20)) * sec })
 	case n < 96:
 		return g.touch(name)
 	}
@@ -150,25 +131,17 @@ func (g *healthGenerator) comesBack() bool {
 
 // fall makes a node, some, a zone, or all nodes fall silent.
 func (g *healthGenerator) fall(name string) action {
-	all := g.names()
-	var names []string
+	names := g.names()
+	keep := func(falls func(other string) bool) {
+		names = slices.DeleteFunc(names, func(other string) bool { return !falls(other) })
+	}
 	switch n := g.IntN(100); {
 	case n < 45:
 		names = []string{name}
 	case n < 60:
-		for _, other := range all {
-			if g.chance(40) {
-				names = append(names, other)
-			}
-		}
+		keep(func(string) bool { return g.chance(40) })
 	case n < 85:
-		for _, other := range all {
-			if g.there[other].Zone == g.there[name].Zone {
-				names = append(names, other)
-			}
-		}
-	default:
-		names = all
+		keep(func(other string) bool { return g.there[other].Zone == g.there[name].Zone })
 	}
 	if len(names) == 0 {
 		return nil
@@ -180,12 +153,7 @@ func (g *healthGenerator) fall(name string) action {
 }
 
 func (g *healthGenerator) resume() action {
-	var silent []string
-	for _, name := range g.names() {
-		if g.silent[name] {
-			silent = append(silent, name)
-		}
-	}
+	silent := slices.DeleteFunc(g.names(), func(name string) bool { return !g.silent[name] })
 	if len(silent) == 0 {
 		return nil
 	}
@@ -255,13 +223,4 @@ func (g *healthGenerator) touch(name string) action {
 		return nil
 	}
 	return touch{name}
-}
-
-func (g *healthGenerator) restart() action {
-	if g.at < g.started {
-		return nil
-	}
-	down := time.Duration(pick(g.dice, 0, 1, 5, 20)) * sec
-	g.started = g.at + down
-	return restart{down}
 }

@@ -4,6 +4,7 @@
 package histories
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -19,18 +20,14 @@ import (
 // nodes, about every five seconds, at the instants at which upstream really began one; and NoExecute
 // taints are set at ticks. What else differs from the rule is a quirk that can be switched off.
 type passes struct {
-	cluster *cluster
-	looks   outcome
-	quirks  quirks
-	now     time.Duration
-	began   time.Duration // this process
-	running bool
+	process
 
-	known   map[string]bool
-	records map[string]record
-	queues  map[string]*queue
-	states  map[string]readiness.State // of the pass before
-	allFull bool
+	instants []time.Duration // of the passes that are to come
+	known    map[string]bool
+	records  map[string]record
+	queues   map[string]*queue
+	states   map[string]readiness.State // of the pass before
+	allFull  bool
 }
 
 // record is what upstream keeps of a node, by name.
@@ -44,62 +41,42 @@ type record struct {
 // initial is the state of a zone that was never evaluated.
 const initial = readiness.State("Initial")
 
-func predictUpstream(h *history, instants []time.Duration, q quirks) outcome {
-	p := &passes{cluster: newCluster(), looks: outcome{}, quirks: q}
+func predictUpstream(h *history, instants []time.Duration, has quirks) outcome {
+	p := &passes{process: newProcess(has), instants: instants}
 	p.cluster.nodeChanged = p.nodeChanged
-	p.cluster.begin(h)
-	for _, o := range h.occasions() {
-		instants = p.goOnUntil(o.at, instants)
-		switch {
-		case o.starts:
-			p.start()
-		case o.kills():
-			p.running = false
-		default:
-			p.cluster.happen(o)
-		}
-	}
-	p.goOnUntil(h.end(), instants)
-	return p.looks
+	return simulate(h, p)
 }
 
 func (p *passes) nodeChanged(before, after *corev1.Node) {
-	if after == nil {
-		p.looks.note(before.Name, nil, p.now)
-		if !p.quirks.has(recordByName) && p.running {
-			delete(p.records, before.Name)
-			delete(p.known, before.Name)
-		}
-		return
-	}
-	p.looks.note(after.Name, after, p.now)
-	if p.running {
+	p.seen.note(cmp.Or(after, before).Name, after, p.now)
+	switch {
+	case !p.running:
+	case after != nil:
 		p.cluster.taintNoSchedule(after.Name)
+	case !p.quirks.has(recordByName):
+		delete(p.records, before.Name)
+		delete(p.known, before.Name)
 	}
 }
 
-// goOnUntil passes and ticks up to an instant, and returns the instants of the passes after it.
-func (p *passes) goOnUntil(until time.Duration, instants []time.Duration) []time.Duration {
-	for p.running {
-		at, isPass := p.nextTick(), false
-		if len(instants) > 0 && instants[0] < at {
-			at, isPass = instants[0], true
-		}
-		if at >= until {
-			break
-		}
-		p.now = at
-		if isPass {
-			instants = instants[1:]
-			p.pass(at)
-			continue
-		}
-		for _, queue := range p.queues {
-			p.tick(queue)
-		}
+func (p *passes) next() time.Duration { return min(p.nextPass(), p.nextTick()) }
+
+func (p *passes) act() {
+	if p.nextPass() <= p.now {
+		p.instants = p.instants[1:]
+		p.pass(p.now)
+		return
 	}
-	p.now = until
-	return instants
+	for _, queue := range p.queues {
+		p.tick(queue)
+	}
+}
+
+func (p *passes) nextPass() time.Duration {
+	if len(p.instants) == 0 {
+		return never
+	}
+	return p.instants[0]
 }
 
 // nextTick is when a node can be tainted next; never if none waits.
@@ -111,10 +88,7 @@ func (p *passes) nextTick() time.Duration {
 }
 
 func (p *passes) start() {
-	if p.running {
-		return
-	}
-	p.running, p.began, p.allFull = true, p.now, false
+	p.allFull = false
 	p.known, p.records = map[string]bool{}, map[string]record{}
 	p.queues, p.states = map[string]*queue{}, map[string]readiness.State{}
 	for _, name := range p.cluster.nodeNames() {
@@ -310,7 +284,7 @@ func (p *passes) setStates(zones map[string]tally, wasFull bool) {
 			p.setRate(key, 0)
 		case p.allFull:
 		case wasFull, state != p.states[key], !p.quirks.has(stateOnly):
-			p.setRate(key, zone.rate(state))
+			p.setRate(key, zone.rate())
 		}
 		p.states[key] = state
 	}

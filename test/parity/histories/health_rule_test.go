@@ -4,6 +4,7 @@
 package histories
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -148,25 +149,10 @@ func (c *cluster) tallies() map[string]tally {
 	return all
 }
 
-func (t tally) state() readiness.State {
-	switch {
-	case t.notReady > 0 && t.notReady == t.size:
-		return readiness.FullDisruption
-	case t.notReady > 2 && float32(t.notReady)/float32(t.size) >= policy.UnhealthyShare:
-		return readiness.PartialDisruption
-	}
-	return readiness.Normal
-}
+// state is what [TestTheStateAndTheRateOfAZoneAreUpstreams] compares with upstream's.
+func (t tally) state() readiness.State { return policy.State(t.size, t.notReady) }
 
-func (t tally) rate(state readiness.State) float32 {
-	switch {
-	case state != readiness.PartialDisruption:
-		return policy.Rate
-	case t.size > policy.LargeZone:
-		return policy.SecondaryRate
-	}
-	return 0
-}
+func (t tally) rate() float32 { return policy.RateOf(t.state(), t.size) }
 
 // allFull reports whether every zone is fully disrupted.
 func allFull(zones map[string]tally) bool {
@@ -235,17 +221,14 @@ func (t *tokens) goOn(c *cluster, zone string) {
 // Where several nodes began to wait at the same instant it follows ours: who is first of them is a
 // matter of luck.
 type healthRule struct {
-	cluster *cluster
-	looks   outcome
-	ours    outcome // what is followed
-	now     time.Duration
-	began   time.Duration // the process that runs
-	running bool
+	process
 
+	ours       outcome // what is followed
 	heartbeats map[string]sign
 	renewals   map[string]sign
 	lanes      map[string]*lane
 	allFull    bool
+	acted      time.Duration // the latest act
 }
 
 // sign is a sign of life: when it was seen, and what it said.
@@ -258,10 +241,7 @@ type sign struct {
 type lane struct {
 	tokens
 
-	line  []waiter
-	asked string        // who is first in line and has asked for the token
-	due   time.Duration // when it asks again
-	paced time.Duration // when the rate changed last
+	line []waiter
 }
 
 type waiter struct {
@@ -270,14 +250,13 @@ type waiter struct {
 }
 
 func predictOurs(h *history, ours outcome) outcome {
-	r := &healthRule{cluster: newCluster(), looks: outcome{}, ours: ours}
+	r := &healthRule{process: newProcess(none), ours: ours}
 	r.cluster.nodeChanged = func(before, after *corev1.Node) {
+		r.seen.note(cmp.Or(after, before).Name, after, r.now)
 		if after == nil {
-			r.looks.note(before.Name, nil, r.now)
 			delete(r.heartbeats, before.Name)
 			return
 		}
-		r.looks.note(after.Name, after, r.now)
 		r.seeNode(after)
 	}
 	r.cluster.leaseChanged = func(before, after *coordinationv1.Lease) {
@@ -287,43 +266,12 @@ func predictOurs(h *history, ours outcome) outcome {
 		}
 		r.seeLease(after)
 	}
-	r.cluster.begin(h)
-	for _, o := range h.occasions() {
-		r.goOnUntil(o.at)
-		switch {
-		case o.starts:
-			r.start()
-		case o.kills():
-			r.running = false
-		default:
-			r.cluster.happen(o)
-		}
-		r.applyDue()
-	}
-	r.goOnUntil(h.end())
-	return r.looks
-}
-
-// goOnUntil does what follows by time alone.
-func (r *healthRule) goOnUntil(until time.Duration) {
-	for r.running {
-		next := r.next()
-		if next > until {
-			break
-		}
-		r.now = max(next, r.now+1)
-		r.applyDue()
-	}
-	r.now = until
+	return simulate(h, r)
 }
 
 func (r *healthRule) start() {
-	if r.running {
-		return
-	}
-	r.running, r.began = true, r.now
 	r.heartbeats, r.renewals = map[string]sign{}, map[string]sign{}
-	r.lanes, r.allFull = map[string]*lane{}, false
+	r.lanes, r.allFull, r.acted = map[string]*lane{}, false, never
 	for _, node := range r.cluster.nodes {
 		r.seeNode(node)
 	}
@@ -346,7 +294,7 @@ func (r *healthRule) seeNode(node *corev1.Node) {
 		return
 	}
 	if !seen && next.said.IsZero() {
-		next.seen = min(created(node).Truncate(sec)+sec, r.now) // the API tells the second in which it was created
+		next.seen = min(created(node)+sec, r.now) // the API tells the second in which it was created
 	}
 	r.heartbeats[node.Name] = next
 }
@@ -372,19 +320,18 @@ func (r *healthRule) silentAt(node *corev1.Node) time.Duration {
 	if readyStatus(node) == corev1.ConditionUnknown {
 		return never
 	}
-	seen := r.heartbeats[node.Name].seen
-	if renewed, ok := r.renewals[node.Name]; ok {
-		seen = max(seen, renewed.seen)
-	}
-	over := seen + graceOf(node) - r.began
+	over := max(r.heartbeats[node.Name].seen, r.renewals[node.Name].seen) + graceOf(node) - r.began
 	over = max(over, min(over+extraGrace, extraGrace-1))
 	return r.began + over - mod(over, echoEach) + echoEach
 }
 
 func mod(a, b time.Duration) time.Duration { return (a%b + b) % b }
 
-// next is when something follows by time alone.
+// next is now if something has happened since the latest act.
 func (r *healthRule) next() time.Duration {
+	if r.acted != r.now {
+		return r.now
+	}
 	next := never
 	for _, node := range r.cluster.nodes {
 		if at := r.silentAt(node); at != never {
@@ -393,20 +340,16 @@ func (r *healthRule) next() time.Duration {
 	}
 	for _, lane := range r.lanes {
 		if len(lane.line) > 0 && lane.rate > 0 {
-			next = min(next, lane.due)
-			if at := lane.tells(); at > r.now {
-				next = min(next, at)
-			}
+			missing := max(wholeToken-lane.limiter.TokensAt(epoch.Add(r.now)), 0)
+			next = min(next, r.now+time.Duration(missing/float64(lane.rate)*float64(sec))+ms) // ours comes back a millisecond late
 		}
 	}
-	return next
+	return max(next, r.now+1)
 }
 
-// applyDue applies everything that is due at this instant.
-func (r *healthRule) applyDue() {
-	if !r.running {
-		return
-	}
+// act applies everything that is due now.
+func (r *healthRule) act() {
+	r.acted = r.now
 	for name, node := range r.cluster.nodes {
 		if r.now > r.silentAt(node) {
 			r.cluster.setUnknown(name)
@@ -431,14 +374,11 @@ func (r *healthRule) evaluate() {
 	}
 	for key, lane := range r.lanes {
 		zone := zones[key]
-		rate := zone.rate(zone.state())
+		rate := zone.rate()
 		if r.allFull {
 			rate = 0
 		}
-		if rate != lane.rate {
-			lane.setRate(rate, r.now)
-			lane.asked, lane.paced = "", r.now
-		}
+		lane.setRate(rate, r.now)
 		lane.line = slices.DeleteFunc(lane.line, func(w waiter) bool { return r.cluster.nodes[w.name] == nil })
 	}
 	if was && !r.allFull {
@@ -478,8 +418,7 @@ func (r *healthRule) taintNoExecute(name string) {
 }
 
 func (r *healthRule) grant(lane *lane) {
-	for len(lane.line) > 0 && lane.rate > 0 && lane.asks(r.now) {
-		lane.take(r.now)
+	for len(lane.line) > 0 && lane.take(r.now) {
 		name := lane.line[0].name
 		for _, waiter := range lane.line {
 			if waiter.since == lane.line[0].since && r.ours.taintedAt(waiter.name, r.now) {
@@ -511,22 +450,4 @@ func (l *lane) join(name string, at time.Duration) {
 
 func (l *lane) leave(name string) {
 	l.line = slices.DeleteFunc(l.line, func(w waiter) bool { return w.name == name })
-}
-
-// tells is when the first in line says why it waits, if it still does.
-func (l *lane) tells() time.Duration { return max(l.line[0].since, l.paced) + sec }
-
-// asks reports whether the first in line asks for its token now and gets it: it asks when it becomes the first, when
-// the rate changes, when it says why it waits, and then, a millisecond late, when there is a token to give.
-func (l *lane) asks(now time.Duration) bool {
-	first := l.line[0].name
-	if l.asked == first && now < l.due && now != l.tells() {
-		return false
-	}
-	missing := 1 - l.limiter.TokensAt(epoch.Add(now))
-	if missing <= 1-wholeToken {
-		return true
-	}
-	l.asked, l.due = first, now+time.Duration(missing/float64(l.rate)*float64(sec))+ms
-	return false
 }

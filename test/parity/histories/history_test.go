@@ -5,6 +5,7 @@ package histories
 
 import (
 	"cmp"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -41,11 +42,10 @@ func instant(at time.Duration) metav1.Time { return metav1.Unix(epoch.Add(at).Un
 // history is what happens in a cluster, no matter which contestant works there. Ties are kept out, so that who came
 // first is never a matter of how goroutines run: no two things that a history decides happen at the same instant.
 type history struct {
-	Nodes []nodeSpec    // that are there from the beginning
-	Pods  []podSpec     // that are there from the beginning
 	Start time.Duration // when the contestant starts for the first time
 	Steps []step        // in the order of their instants
-	Hasty bool          // the next pod with a name comes before the end of the previous one can be seen
+	Nodes []nodeSpec    // that are there from the beginning
+	Pods  []podSpec     // that are there from the beginning
 }
 
 // step is one thing that happens. No step but a restart concerns the contestant itself.
@@ -108,91 +108,6 @@ func scheduled(at time.Duration) corev1.PodCondition {
 	return corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionTrue, LastTransitionTime: instant(at)}
 }
 
-// action is what a step does.
-type action interface{ String() string }
-
-type (
-	// setTaint adds a taint to a node, or changes the one with its key and effect. Without a timeAdded it drops the one
-	// there was, as kubectl does.
-	setTaint struct {
-		Node  string
-		Taint corev1.Taint
-	}
-	// changeValue changes the value of a NoExecute taint and leaves its timeAdded.
-	changeValue struct{ Node, Key, Value string }
-	// retime changes the timeAdded of a NoExecute taint, if the node has it.
-	retime struct {
-		Node, Key string
-		TimeAdded *time.Duration // nil: it is dropped
-	}
-	// swap replaces a NoExecute taint with another that has a timeAdded, in one write.
-	swap struct {
-		Node, From, To string
-		TimeAdded      time.Duration
-	}
-	// untaint removes the taints with a key, and with an effect if it names one.
-	untaint struct {
-		Node, Key string
-		Effect    corev1.TaintEffect
-	}
-	cordon struct {
-		Node     string
-		Cordoned bool
-	}
-	// addNode adds a node, which may have the name of one that was removed.
-	addNode struct{ Node nodeSpec }
-	// removeNode removes a node and its lease. Its pods stay, as if the pod garbage collection had not come yet.
-	removeNode struct{ Node string }
-
-	// fall makes kubelets silent from now on.
-	fall struct{ Nodes []string }
-	// resume makes a kubelet renew its lease and post its status, now and from now on.
-	resume struct{ Node string }
-	// report makes a kubelet that is not silent post another status of a condition. NetworkUnavailable is posted by the
-	// network's controller, whatever the kubelet does.
-	report struct {
-		Node   string
-		Type   corev1.NodeConditionType
-		Status corev1.ConditionStatus
-	}
-	// touch is another client's write to a node's Lease, which does not renew it.
-	touch struct{ Node string }
-
-	// create creates a pod. A pod with the same name is removed first, by force. If it is unseen, the watch of pods is
-	// interrupted, so that the contestant finds the new pod instead of the old one when it lists again, after blindFor.
-	create struct {
-		Pod    podSpec
-		Unseen bool
-	}
-	// bind binds a pod to a node.
-	bind struct {
-		UID, Node string
-		Condition bool // PodScheduled is set, as the API server sets it
-	}
-	// remove deletes a pod.
-	remove struct {
-		UID   string
-		Force bool // at once, finalizer or not
-	}
-	// tolerate replaces the tolerations of a pod.
-	tolerate struct {
-		UID         string
-		Tolerations []corev1.Toleration
-	}
-	// finish ends a pod's containers.
-	finish struct {
-		UID   string
-		Phase corev1.PodPhase
-	}
-
-	// restart kills the contestant and starts it again after a while.
-	restart struct{ Down time.Duration }
-)
-
-// blindFor is how long a contestant does not see pods after an interruption. It is longer than client-go's first
-// backoff.
-const blindFor = 2 * sec
-
 // A kubelet renews its lease, and posts its status though nothing has changed.
 const (
 	renewEvery = 10 * sec
@@ -200,33 +115,14 @@ const (
 	postAfter  = 5 * sec // not together with a renewal
 )
 
-// occasion is an instant at which something that the history decides happens: exactly one of the others is set.
-type occasion struct {
-	at     time.Duration
-	step   *step
-	renews string // a node whose kubelet renews its lease, if it is not silent
-	posts  string // a node whose kubelet posts its status again, if it is not silent
-	starts bool   // the contestant starts
-}
-
-// kills reports whether the contestant is killed.
-func (o occasion) kills() bool {
-	if o.step == nil {
-		return false
-	}
-	_, ok := o.step.Do.(restart)
-	return ok
-}
-
-// occasions returns all there is to happen, in its order.
-func (h *history) occasions() []occasion {
-	all := []occasion{{at: h.Start, starts: true}}
-	for i := range h.Steps {
-		s := &h.Steps[i]
-		all = append(all, occasion{at: s.At, step: s})
+// occasions returns all there is to happen, in its order: the steps, starts of the contestant, and what kubelets do.
+func (h *history) occasions() []step {
+	all := []step{{h.Start, start{}}}
+	for _, s := range h.Steps {
+		all = append(all, s)
 		switch do := s.Do.(type) {
 		case restart:
-			all = append(all, occasion{at: h.startAgain(s.At + do.Down), starts: true})
+			all = append(all, step{h.startAgain(s.At + do.Down), start{}})
 		case addNode:
 			all = append(all, h.ofKubelet(do.Node, s.At)...)
 		}
@@ -234,12 +130,12 @@ func (h *history) occasions() []occasion {
 	for _, spec := range h.Nodes {
 		all = append(all, h.ofKubelet(spec, 0)...)
 	}
-	slices.SortStableFunc(all, func(a, b occasion) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(all, func(a, b step) int { return cmp.Compare(a.At, b.At) })
 	return all
 }
 
-// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a whole tenth of
-// a second, when nothing else happens.
+// startAgain is when a contestant that is started again at an instant really starts. Where upstream ticks, that is at a
+// whole tenth of a second, when nothing else happens.
 func (h *history) startAgain(at time.Duration) time.Duration {
 	if h.hasKubelets() {
 		return at.Truncate(tick) + tick
@@ -247,35 +143,37 @@ func (h *history) startAgain(at time.Duration) time.Duration {
 	return at
 }
 
-// ofKubelet returns when a kubelet that comes at an instant acts, until it goes.
-func (h *history) ofKubelet(spec nodeSpec, from time.Duration) []occasion {
-	if spec.Phase == 0 {
-		return nil
-	}
+// ofKubelet returns what a kubelet that comes at an instant does, until it goes.
+func (h *history) ofKubelet(spec nodeSpec, from time.Duration) (all []step) {
 	until := h.end()
 	for _, s := range h.Steps {
-		if remove, ok := s.Do.(removeNode); ok && remove.Node == spec.Name && s.At > from {
+		if s.Do == (removeNode{spec.Name}) && s.At > from {
 			until = s.At
 			break
 		}
 	}
-	var all []occasion
-	for at := spec.Phase; at < until; at += renewEvery {
-		if at > from {
-			all = append(all, occasion{at: at, renews: spec.Name})
+	each := func(first, period time.Duration, do action) {
+		for at := first; at < until; at += period {
+			if at > from {
+				all = append(all, step{at, do})
+			}
 		}
 	}
-	for at := spec.Phase + postAfter; at < until; at += postEvery {
-		if at > from {
-			all = append(all, occasion{at: at, posts: spec.Name})
-		}
+	if spec.Phase > 0 {
+		each(spec.Phase, renewEvery, renew{spec.Name})
+		each(spec.Phase+postAfter, postEvery, post{spec.Name})
 	}
 	return all
 }
 
-// startsAt reports whether the contestant starts at an instant.
-func (h *history) startsAt(at time.Duration) bool {
-	return slices.ContainsFunc(h.occasions(), func(o occasion) bool { return o.starts && o.at == at })
+// starts are the instants at which the contestant starts.
+func (h *history) starts() (all []time.Duration) {
+	for _, s := range h.occasions() {
+		if s.Do == (start{}) {
+			all = append(all, s.At)
+		}
+	}
+	return all
 }
 
 // longestCountdown is the longest tolerationSeconds that a history waits for.
@@ -321,4 +219,45 @@ func (h *history) podSpecs() []podSpec {
 		}
 	}
 	return all
+}
+
+// dice are what a history is made from.
+type dice struct{ *rand.Rand }
+
+func (d dice) between(least, most int) int { return least + d.IntN(most-least+1) }
+
+// chance is true in the given percentage of cases.
+func (d dice) chance(percent int) bool { return d.IntN(100) < percent }
+
+func pick[T any](d dice, from ...T) T { return from[d.IntN(len(from))] }
+
+// generator makes a history.
+type generator struct {
+	dice
+
+	history history
+	at      time.Duration // of the next step
+	started time.Duration // when the contestant starts for the last time
+}
+
+// happen makes the steps of a history, given how to move on to the instant of the next one, and what may happen then:
+// nil when what was drawn is not possible.
+func (g *generator) happen(most int, advance func(), next func() action) *history {
+	for range g.between(3, most) {
+		advance()
+		if do := next(); do != nil {
+			g.history.Steps = append(g.history.Steps, step{g.at, do})
+		}
+	}
+	return &g.history
+}
+
+// restart restarts a contestant that runs.
+func (g *generator) restart(down func() time.Duration) action {
+	if g.at < g.started {
+		return nil
+	}
+	do := restart{down()}
+	g.started = g.at + do.Down
+	return do
 }

@@ -4,13 +4,13 @@
 package histories
 
 import (
-	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes/fake"
 	"k8s.io/kubernetes/pkg/controller/nodelifecycle"
@@ -48,14 +48,14 @@ func TestConditionsAndEventsAreUpstreamsLetterForLetter(t *testing.T) {
 	for who, c := range bothOfNodes() {
 		w := play(t, h, c)
 		for _, name := range []string{"b", "c"} {
-			for _, c := range w.cluster.nodes[name].Status.Conditions { // their transition times differ as the looks do
-				said[who] = append(said[who], fmt.Sprintf("%s: %s %s %s %q, heartbeat %s", name, c.Type, c.Status, c.Reason, c.Message, c.LastHeartbeatTime.UTC()))
+			for _, c := range w.cluster.nodes[name].Status.Conditions {
+				c.LastTransitionTime = metav1.Time{} // differs as the looks do
+				said[who] = append(said[who], name+": "+seed.Describe(c))
 			}
 		}
 		for _, e := range w.events {
-			object := e.InvolvedObject
-			if object.Kind == "Node" && object.Name != "a" && e.Reason != "NoExecuteTaintHeld" { // which only ours has
-				said[who] = append(said[who], fmt.Sprintf("%s %s %s/%s: %s %s %q from %s, in %s", object.Kind, object.APIVersion, object.Name, object.UID, e.Type, e.Reason, e.Message, e.Source.Component, e.Namespace))
+			if e.InvolvedObject.Kind == "Node" && e.InvolvedObject.Name != "a" && e.Reason != "NoExecuteTaintHeld" { // which only ours has
+				said[who] = append(said[who], seed.Describe([]any{e.Namespace, e.InvolvedObject, e.Type, e.Reason, e.Message, e.Source.Component}))
 			}
 		}
 		slices.Sort(said[who])
@@ -66,22 +66,6 @@ func TestConditionsAndEventsAreUpstreamsLetterForLetter(t *testing.T) {
 	const least = 8 + 3 + 1 + 1 // conditions, and nodes that came, fell silent and went
 	if len(said["upstream"]) < least {
 		t.Errorf("upstream says no more than %q", said["upstream"])
-	}
-}
-
-// Upstream makes a separate write for each (kubernetes/kubernetes#112930, kubernetes/kubernetes#101599).
-func TestNoScheduleAndNoExecuteComeAndGoInOneWrite(t *testing.T) {
-	h := &history{Nodes: kubelets("a", "b"), Start: sec, Steps: []step{notReady(20098*ms, "b"), ready(60098*ms, "b")}}
-	apart := map[string]int{}
-	for who, c := range bothOfNodes() {
-		for _, l := range play(t, h, c).nodes["b"] {
-			if (l.noSchedule == "") != (l.noExecute == "") {
-				apart[who]++
-			}
-		}
-	}
-	if apart["ours"] != 0 || apart["upstream"] != 2 {
-		t.Errorf("one came or went without the other %v times, want never in ours, and twice in upstream", apart)
 	}
 }
 
@@ -99,70 +83,65 @@ func TestWhileItsLeasesAreBehindUpstreamForgetsTheDisruptionAndSaysNothing(t *te
 	}}
 	for who, c := range bothOfNodes() {
 		w := play(t, h, c, func(_ *testing.T, w *world) {
-			go func() {
-				sleepUntil(from)
-				w.api.Watches("leases").Hold()
-				sleepUntil(until)
-				w.api.Watches("leases").Release()
-			}()
+			time.AfterFunc(from, w.api.Watches("leases").Hold)
+			time.AfterFunc(until, w.api.Watches("leases").Release)
 		})
-		i := slices.IndexFunc(w.nodes["b"], func(l look) bool { return l.ready == corev1.ConditionUnknown })
-		if i < 0 {
-			t.Errorf("%s never calls b Unknown: %v", who, w.nodes["b"])
-			continue
-		}
-		// b has a new grace period from the recovery on.
-		if graced := w.nodes["b"][i].at >= recovered+grace.Monitor; graced != (who == "ours") {
-			t.Errorf("%s calls b Unknown at %s, a new grace period: %t", who, w.nodes["b"][i].at, graced)
-		}
+		unknown := slices.IndexFunc(w.nodes["b"], func(l look) bool { return l.ready == corev1.ConditionUnknown })
+		graced := unknown >= 0 && w.nodes["b"][unknown].at >= recovered+grace.Monitor // b has a new grace period from the recovery on
 		told := slices.ContainsFunc(w.events, func(e *corev1.Event) bool { return e.InvolvedObject.Kind != "Node" })
-		if told != (who == "ours") {
-			t.Errorf("%s says that it cannot tell which nodes are silent: %t", who, told)
+		if unknown < 0 || graced != (who == "ours") || told != (who == "ours") {
+			t.Errorf("%s: a new grace period: %t; it says that it cannot tell which nodes are silent: %t; b: %v", who, graced, told, w.nodes["b"])
 		}
 	}
 }
 
-func (w *world) taintedInTheEnd() (nodes []string) {
-	for name, looks := range w.nodes {
-		if looks[len(looks)-1].noExecute != "" {
-			nodes = append(nodes, name)
-		}
-	}
-	return nodes
-}
-
-// client-go's limiter that never gives a token says that its rate is 1, so SwapLimiter takes a limiter of one node per
-// second for the one that it has (flowcontrol.fakeNeverRateLimiter.QPS).
-func TestAfterADisruptionUpstreamNeverTaintsAgainAtOneNodePerSecond(t *testing.T) {
-	h := &history{Nodes: kubelets("a", "b"), Start: sec, Steps: []step{notReady(20098*ms, "a"), notReady(21098*ms, "b"), ready(40098*ms, "a")}}
+// These are differences in how many nodes are tainted NoExecute in the end, and one in the writes.
+func TestWhereUpstreamNeverTaints(t *testing.T) {
 	one, half := policy, policy
 	one.Rate, one.FullDisruptionRate, half.Rate = 1, 1, 0.5
+	recovery := history{Nodes: kubelets("a", "b"), Start: sec, Steps: []step{notReady(20098*ms, "a"), notReady(21098*ms, "b"), ready(40098*ms, "a")}}
+	excluded := history{Nodes: kubelets("a1", "a2", "a3", "a4"), Start: sec}
+	for i := range excluded.Nodes {
+		excluded.Nodes[i].Excluded = true
+		excluded.Steps = append(excluded.Steps, notReady(time.Duration(20098+1000*i)*ms, excluded.Nodes[i].Name))
+	}
 	for name, test := range map[string]struct {
+		history    history
 		contestant contestant
-		tainted    bool
+		tainted    int
 	}{
-		"upstream":               {upstreamAtRates(one), false},
-		"upstream, half as fast": {upstreamAtRates(half), true},
-		"ours":                   {oursChanged(func(c *nodehealth.Config) { c.Policy = one }), true},
+		// client-go's limiter that never gives a token says that its rate is 1, so SwapLimiter takes a limiter of one node
+		// per second for the one that it has (flowcontrol.fakeNeverRateLimiter.QPS).
+		"at one node per second after a disruption, upstream": {recovery, upstreamAtRates(one), 0},
+		"at half of that, upstream":                           {recovery, upstreamAtRates(half), 1},
+		"at one node per second after a disruption, ours":     {recovery, oursChanged(func(c *nodehealth.Config) { c.Policy = one }), 1},
+		// A zone whose nodes are all excluded from disruption checks is no zone to handleDisruption, which drops its state,
+		// so that the next pass makes it a new queue: nodes that are tainted already are queued again, and take the only
+		// token of a pass from those that are not.
+		"nodes that are all excluded but the first, upstream": {excluded, upstreamOfNodes, 1},
+		"nodes that are all excluded, ours":                   {excluded, oursOfNodes, 4},
 	} {
-		if got := len(play(t, h, test.contestant).taintedInTheEnd()) > 0; got != test.tainted {
-			t.Errorf("%s: b is tainted in the end: %t, want %t", name, got, test.tainted)
+		tainted := 0
+		for _, looks := range play(t, &test.history, test.contestant).nodes {
+			if looks[len(looks)-1].noExecute != "" {
+				tainted++
+			}
+		}
+		if tainted != test.tainted {
+			t.Errorf("%s: %d are tainted in the end, want %d", name, tainted, test.tainted)
 		}
 	}
-}
-
-// A zone whose nodes are all excluded from disruption checks is no zone to handleDisruption, which drops its state, so
-// that the next pass makes it a new queue: nodes that are tainted already are queued again, and take the only token of a
-// pass from those that are not.
-func TestOfNodesThatAreAllExcludedUpstreamTaintsNoneButTheFirst(t *testing.T) {
-	h := &history{Nodes: kubelets("a1", "a2", "a3", "a4"), Start: sec}
-	for i := range h.Nodes {
-		h.Nodes[i].Excluded = true
-		h.Steps = append(h.Steps, notReady(time.Duration(20098+1000*i)*ms, h.Nodes[i].Name))
-	}
-	for who, want := range map[string]int{"ours": 4, "upstream": 1} {
-		if got := play(t, h, bothOfNodes()[who]).taintedInTheEnd(); len(got) != want {
-			t.Errorf("%s has tainted %q after %s, want %d", who, got, h.end(), want)
+	// Upstream makes a separate write for NoSchedule and NoExecute (kubernetes/kubernetes#112930, kubernetes/kubernetes#101599).
+	h := &history{Nodes: kubelets("a", "b"), Start: sec, Steps: []step{notReady(20098*ms, "b"), ready(60098*ms, "b")}}
+	for who, want := range map[string]int{"ours": 0, "upstream": 2} {
+		apart := 0
+		for _, l := range play(t, h, bothOfNodes()[who]).nodes["b"] {
+			if (l.noSchedule == "") != (l.noExecute == "") {
+				apart++
+			}
+		}
+		if apart != want {
+			t.Errorf("%s: one came or went without the other %d times, want %d", who, apart, want)
 		}
 	}
 }
@@ -175,7 +154,14 @@ func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
 		for _, large := range []int{0, 3, 10, 50} {
 			p := readiness.Policy{Rate: r.Float32(), SecondaryRate: r.Float32(), LargeZone: large, UnhealthyShare: share}
 			p.FullDisruptionRate = p.Rate
-			upstream := zoneRules(t, p)
+			client := &fake.Clientset{}
+			factory := informers.NewSharedInformerFactory(client, 0)
+			upstream, err := nodelifecycle.NewNodeLifecycleController(t.Context(),
+				factory.Coordination().V1().Leases(), factory.Core().V1().Pods(), factory.Core().V1().Nodes(), factory.Apps().V1().DaemonSets(),
+				client, period, grace.Startup, grace.Monitor, p.Rate, p.SecondaryRate, int32(p.LargeZone), p.UnhealthyShare)
+			if err != nil {
+				t.Fatal(err)
+			}
 			for size := range 13 {
 				for notReady := range size + 1 {
 					compareZone(t, upstream, p, size, notReady)
@@ -187,20 +173,6 @@ func TestTheStateAndTheRateOfAZoneAreUpstreams(t *testing.T) {
 			}
 		}
 	}
-}
-
-// zoneRules is upstream's controller, asked for its rules alone.
-func zoneRules(t *testing.T, p readiness.Policy) *nodelifecycle.Controller {
-	t.Helper()
-	client := &fake.Clientset{}
-	factory := informers.NewSharedInformerFactory(client, 0)
-	controller, err := nodelifecycle.NewNodeLifecycleController(t.Context(),
-		factory.Coordination().V1().Leases(), factory.Core().V1().Pods(), factory.Core().V1().Nodes(), factory.Apps().V1().DaemonSets(),
-		client, period, grace.Startup, grace.Monitor, p.Rate, p.SecondaryRate, int32(p.LargeZone), p.UnhealthyShare)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return controller
 }
 
 func compareZone(t *testing.T, upstream *nodelifecycle.Controller, p readiness.Policy, size, notReady int) {

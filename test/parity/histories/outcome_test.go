@@ -4,6 +4,7 @@
 package histories
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -21,6 +22,24 @@ type look struct {
 	noExecute  string
 	since      time.Duration // of noExecute: the earliest timeAdded, in whole seconds
 	gone       bool          // a node
+}
+
+func (l look) String() string {
+	at := l.at.Round(ms).String()
+	switch {
+	case l.deleted:
+		return at
+	case l.gone:
+		return at + " gone"
+	}
+	words := []string{at, string(l.ready)}
+	if l.noSchedule != "" {
+		words = append(words, "NoSchedule:"+l.noSchedule)
+	}
+	if l.noExecute != "" {
+		words = append(words, fmt.Sprintf("NoExecute:%s since %s", l.noExecute, l.since))
+	}
+	return strings.Join(words, " ")
 }
 
 // undated is the since of what has no timeAdded.

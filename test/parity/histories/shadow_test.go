@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -82,18 +83,15 @@ func (s seen) in(differences []v1alpha1.ShadowDifference) (times int) {
 	return times
 }
 
-func TestTheShadowShowsEachDefectAsWhatItIs(t *testing.T) {
-	for name, s := range evictionStories() {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			report, differences := compared(t, &s.history, upstream), 1
-			if s.shadow.because == "" {
-				differences = 0
-			}
-			if report.Pods[s.shadow.outcome] != 1 || len(report.Differences) != differences || s.shadow.in(report.Differences) != differences {
-				t.Errorf("outcomes %v, differences %+v, want one %s with %q", report.Pods, report.Differences, s.shadow.outcome, s.shadow.because)
-			}
-		})
+// check checks the report about a single pod.
+func (s seen) check(t *testing.T, report *v1alpha1.ShadowReport) {
+	t.Helper()
+	differences := 1
+	if s.because == "" {
+		differences = 0
+	}
+	if report.Pods[s.outcome] != 1 || len(report.Differences) != differences || s.in(report.Differences) != differences {
+		t.Errorf("the shadow reports %v and %+v, want one %s with %q", report.Pods, report.Differences, s.outcome, s.because)
 	}
 }
 
@@ -167,9 +165,9 @@ func refused(until time.Duration) contestant {
 
 func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 	const histories = 300
-	kept, broken, shown := make([]int, histories), make([]int, histories), make([]int, histories)
+	var kept, broken, shown atomic.Int64
 	seed.Each(t, histories, func(t *testing.T, index int) {
-		h := evictions.generate(1, uint64(index))
+		h := evictions.generate(dice{seed.Rand(index)})
 		trial, accused := evictions.try(t, h), map[string]v1alpha1.ShadowDifference{}
 		for _, difference := range compared(t, h, upstream).Differences {
 			accused[string(difference.UID)] = difference
@@ -177,38 +175,31 @@ func TestTheShadowAccusesUpstreamOfNothingWhereItKeepsTheRule(t *testing.T) {
 		for uid, because := range trial.explain() {
 			difference, differs := accused[uid]
 			switch {
-			case because.agrees && differs && !downMeanwhile(h, difference):
-				t.Errorf("pod %s, which upstream treated as the rule says: %+v\n%s", uid, difference, trial.timetable())
-			case because.agrees:
-				kept[index]++
-			case because.quirks.has(terminatingAgain | orphans): // the second delete leaves no trace, the other is not judged
-			case differs:
-				shown[index]++
-				broken[index]++
+			case because == agrees && differs && !downMeanwhile(h, difference):
+				t.Errorf("pod %s, which upstream treated as the rule says: %+v\n%s\n%s", uid, difference, seed.Describe(h), trial.table())
+			case because == agrees:
+				kept.Add(1)
+			case because.has(terminatingAgain | orphans): // the second delete leaves no trace, the other is not judged
 			default:
-				broken[index]++
+				broken.Add(1)
+				if differs {
+					shown.Add(1)
+				}
 			}
 		}
 	})
-	t.Logf("pods that upstream treated as the rule says: %d; otherwise, and visibly so: %d, of which %d are shown", sum(kept), sum(broken), sum(shown))
+	t.Logf("pods that upstream treated as the rule says: %d; otherwise, and visibly so: %d, of which %d are shown", kept.Load(), broken.Load(), shown.Load())
 	// What is not shown is usually too short: a difference within the tolerance, or a pod that soon went another way.
-	if sum(kept) == 0 || sum(shown) < sum(broken)*3/4 {
+	if kept.Load() == 0 || shown.Load() < broken.Load()*3/4 {
 		t.Error("the histories are no test, or too little is shown")
 	}
-}
-
-func sum(numbers []int) (all int) {
-	for _, number := range numbers {
-		all += number
-	}
-	return all
 }
 
 // downMeanwhile reports whether upstream was started only when the pod was due: late is late, no matter which of the two
 // did not run.
 func downMeanwhile(h *history, late v1alpha1.ShadowDifference) bool {
-	return late.Outcome == v1alpha1.ShadowLate && slices.ContainsFunc(h.occasions(), func(o occasion) bool {
-		started := epoch.Add(o.at)
-		return o.starts && started.After(late.Due.Time) && !started.After(late.Evicted.Time)
+	return late.Outcome == v1alpha1.ShadowLate && slices.ContainsFunc(h.starts(), func(at time.Duration) bool {
+		started := epoch.Add(at)
+		return started.After(late.Due.Time) && !started.After(late.Evicted.Time)
 	})
 }

@@ -5,7 +5,9 @@ package histories
 
 import (
 	"cmp"
+	"context"
 	"sync"
+	"testing"
 	"testing/synctest"
 	"time"
 
@@ -29,14 +31,13 @@ type world struct {
 	client *fake.Clientset
 	api    *bubble.API
 
-	mu         sync.Mutex
-	cluster    *cluster
-	history    *history
-	blindUntil time.Duration
-	pods       outcome         // when which was deleted
-	nodes      outcome         // how they looked
-	passes     []time.Duration // when upstream's node-lifecycle controller began to look at all nodes
-	events     []*corev1.Event
+	mu      sync.Mutex
+	cluster *cluster
+	history *history
+	pods    outcome         // when which was deleted
+	nodes   outcome         // how they looked
+	passes  []time.Duration // when upstream's node-lifecycle controller began to look at all nodes
+	events  []*corev1.Event
 }
 
 func newWorld(h *history) *world {
@@ -46,11 +47,50 @@ func newWorld(h *history) *world {
 		pods: outcome{}, nodes: outcome{},
 	}
 	w.api.Changed = w.changed
-	w.cluster.through = w
+	w.cluster.write = w.write
 	w.cluster.nodeChanged = func(before, after *corev1.Node) { w.nodes.note(cmp.Or(after, before).Name, after, now()) }
 	w.client.PrependReactor("*", "*", w.react)
 	w.cluster.begin(h)
 	w.scheduleRemovals()
+	return w
+}
+
+// play plays a history to a contestant in a bubble of virtual time of its own, and returns the world as it then is.
+// What is next to it in the world lives as long as the bubble.
+func play(t *testing.T, h *history, c contestant, nextToIt ...func(*testing.T, *world)) *world {
+	t.Helper()
+	var w *world
+	synctest.Test(t, func(t *testing.T) {
+		w = newWorld(h)
+		for _, start := range nextToIt {
+			start(t, w)
+		}
+		var stop func() // the contestant's process; nil while none runs
+		kill := func() {
+			if stop != nil {
+				stop()
+				synctest.Wait()
+			}
+			stop = nil
+		}
+		for _, s := range h.occasions() {
+			sleepUntil(s.At)
+			synctest.Wait()
+			switch s.Do.(type) {
+			case start:
+				if stop == nil {
+					stop = bubble.Run(t, "the contestant", func(ctx context.Context) error { return c(ctx, w) })
+				}
+			case restart:
+				kill()
+			default:
+				w.happen(s)
+			}
+		}
+		sleepUntil(h.end())
+		synctest.Wait()
+		kill()
+	})
 	return w
 }
 
@@ -60,8 +100,8 @@ var (
 	leasesResource = coordinationv1.SchemeGroupVersion.WithResource("leases")
 )
 
-// put implements store: what a history does to the cluster goes through the API, too.
-func (w *world) put(before, after metav1.Object) {
+// write makes what a history does to the cluster go through the API, too.
+func (w *world) write(before, after metav1.Object) {
 	var err error
 	switch {
 	case before == nil:
@@ -111,25 +151,19 @@ func (w *world) locked(do func()) {
 	do()
 }
 
-// happen lets an occasion happen, and then what follows from it. A pod that is replaced is gone for everybody before
+// happen lets a step happen, and then what follows from it. A pod that is replaced is gone for everybody before
 // the next pod with its name comes, unless the replacement is to be unseen.
-func (w *world) happen(o occasion) {
-	var creates create
-	if o.step != nil {
-		creates, _ = o.step.Do.(create)
-	}
+func (w *world) happen(s step) {
+	creates, _ := s.Do.(create)
 	if creates.Pod.Name != "" && !creates.Unseen {
 		w.locked(func() { w.cluster.vacate(creates.Pod.Name) })
-		if !w.history.Hasty {
-			synctest.Wait()
-		}
+		synctest.Wait()
 	}
 	w.locked(func() {
 		if creates.Unseen { // as when the resource version of the watches is too old to continue
-			w.blindUntil = o.at + blindFor
 			w.api.Watches("pods").Expire()
 		}
-		w.cluster.happen(o)
+		s.Do.do(w.cluster, s.At)
 		w.scheduleRemovals()
 	})
 	synctest.Wait()
@@ -178,7 +212,7 @@ func (w *world) takes(action clienttesting.Action) time.Duration {
 func (w *world) react(action clienttesting.Action) (bool, runtime.Object, error) {
 	if action.Matches("list", "pods") {
 		var wait time.Duration
-		w.locked(func() { wait = w.blindUntil - now() })
+		w.locked(func() { wait = w.cluster.blindUntil - now() })
 		if wait > 0 {
 			takeTime(w.client, func() { pass(wait) })
 		}

@@ -11,7 +11,6 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"testing"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,38 +22,17 @@ import (
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/kubernetes/pkg/apis/core"
+	"k8s.io/kubernetes/pkg/apis/core/validation"
 
 	"github.com/taintkeeper/taintkeeper/api/v1alpha1"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
-// server is an API server that holds nodes and nothing else. Both commands talk to it: kubectl's in this process, ours
-// over the loopback interface.
-type server struct {
-	nodes []*corev1.Node
-	// asked and patched tell how far a command got.
-	asked, patched bool
-}
-
-func (s *server) reset(nodes ...*corev1.Node) { *s = server{nodes: nodes} }
-
-func newNode(name string, current []corev1.Taint) *corev1.Node {
-	return &corev1.Node{
-		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Node"},
-		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: "1"},
-		Spec:       corev1.NodeSpec{Taints: current},
-	}
-}
-
-// listen serves over the loopback interface.
-func (s *server) listen(t *testing.T) *httptest.Server {
-	t.Helper()
-	listening := httptest.NewServer(s)
-	listening.Config.SetKeepAlivesEnabled(false) // each command makes a client of its own
-	t.Cleanup(listening.Close)
-	return listening
-}
+// server is an API server that holds nodes and nothing else, and validates their taints. Both commands talk to it:
+// kubectl's in this process, ours over the loopback interface.
+type server struct{ nodes []*corev1.Node }
 
 // serve answers a request of this process.
 func (s *server) serve(request *http.Request) (*http.Response, error) {
@@ -83,13 +61,12 @@ func (s *server) answer(request *http.Request) (int, any) {
 	if i < 0 {
 		return http.StatusNotFound, failure(http.StatusNotFound, metav1.StatusReasonNotFound, "nodes "+rest+" not found")
 	}
-	s.asked = true
 	if request.Method == http.MethodPatch {
 		patched, err := patched(s.nodes[i], request)
 		if err != nil {
 			return http.StatusBadRequest, failure(http.StatusBadRequest, metav1.StatusReasonBadRequest, err.Error())
 		}
-		s.nodes[i], s.patched = patched, true
+		s.nodes[i] = patched
 	}
 	return http.StatusOK, s.nodes[i]
 }
@@ -142,7 +119,7 @@ func (s *server) list(selector string) *corev1.NodeList {
 	return list
 }
 
-// patched is what a patch of either command makes of a node.
+// patched is what a patch of either command makes of a node. It is an error if the API server would refuse that.
 func patched(node *corev1.Node, request *http.Request) (*corev1.Node, error) {
 	patch, err := io.ReadAll(request.Body)
 	if err != nil {
@@ -163,5 +140,20 @@ func patched(node *corev1.Node, request *http.Request) (*corev1.Node, error) {
 		return nil, fmt.Errorf("merge the patch: %w", err)
 	}
 	changed := &corev1.Node{}
-	return changed, json.Unmarshal(merged, changed)
+	if err := json.Unmarshal(merged, changed); err != nil {
+		return nil, fmt.Errorf("decode the node: %w", err)
+	}
+	return changed, validate(changed.Spec.Taints)
+}
+
+// validate is what the API server says about a node that is given these taints.
+func validate(list []corev1.Taint) error {
+	old := &core.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", ResourceVersion: "1"}}
+	changed := old.DeepCopy()
+	for _, taint := range list {
+		changed.Spec.Taints = append(changed.Spec.Taints, core.Taint{
+			Key: taint.Key, Value: taint.Value, Effect: core.TaintEffect(taint.Effect), TimeAdded: taint.TimeAdded,
+		})
+	}
+	return validation.ValidateNodeUpdate(changed, old).ToAggregate()
 }

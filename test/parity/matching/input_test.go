@@ -71,11 +71,24 @@ var (
 	}
 )
 
-// kinds are the borders that chance alone would seldom reach, and anything at all.
-var kinds = []func(*rand.Rand) input{anything, anything, anything, alike, untainted, everythingTolerated, manyNodes, manyTaints}
-
+// generate makes anything, and more often than chance would what lies on a border.
 func generate(r *rand.Rand) input {
-	in := seed.Pick(r, kinds)(r)
+	in := input{Tolerations: seed.List(r, 4, toleration)}
+	switch r.IntN(8) {
+	case 0: // nodes with the same taints: all counts are equal
+		in.Nodes = slices.Repeat([]node{anyNode(r)}, 1+r.IntN(5))
+	case 1: // no taints
+		in.Nodes = make([]node, r.IntN(6))
+	case 2: // everything is tolerated
+		in.Nodes = seed.List(r, 6, anyNode)
+		in.Tolerations = append(in.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
+	case 3:
+		in.Nodes = seed.List(r, 60, anyNode)
+	case 4: // up to 150 taints that only lower the score, so that shares of it are rounded
+		in.Nodes = append([]node{preferOthers(r)}, seed.List(r, 2, preferOthers)...)
+	default:
+		in.Nodes = seed.List(r, 6, anyNode)
+	}
 	for i := range in.Tolerations {
 		if taints := in.taints(); len(taints) > 0 && r.IntN(2) == 0 {
 			in.Tolerations[i] = closeTo(r, seed.Pick(r, taints), in.Tolerations[i])
@@ -85,35 +98,6 @@ func generate(r *rand.Rand) input {
 		}
 	}
 	return in
-}
-
-func anything(r *rand.Rand) input {
-	return input{Tolerations: seed.List(r, 4, toleration), Nodes: seed.List(r, 6, anyNode)}
-}
-
-// alike gives nodes with the same taints: all counts are equal.
-func alike(r *rand.Rand) input {
-	return input{Tolerations: seed.List(r, 4, toleration), Nodes: slices.Repeat([]node{anyNode(r)}, 1+r.IntN(5))}
-}
-
-func untainted(r *rand.Rand) input {
-	return input{Tolerations: seed.List(r, 4, toleration), Nodes: make([]node, r.IntN(6))}
-}
-
-func everythingTolerated(r *rand.Rand) input {
-	in := anything(r)
-	in.Tolerations = append(in.Tolerations, corev1.Toleration{Operator: corev1.TolerationOpExists})
-	return in
-}
-
-func manyNodes(r *rand.Rand) input {
-	return input{Tolerations: seed.List(r, 4, toleration), Nodes: seed.List(r, 60, anyNode)}
-}
-
-// manyTaints gives one to three nodes with up to 150 taints that only lower the score, so that shares of it are
-// rounded.
-func manyTaints(r *rand.Rand) input {
-	return input{Tolerations: seed.List(r, 4, toleration), Nodes: append([]node{preferOthers(r)}, seed.List(r, 2, preferOthers)...)}
 }
 
 func preferOthers(r *rand.Rand) node {

@@ -5,16 +5,12 @@ package matching
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"testing"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
-	"k8s.io/kubernetes/pkg/scheduler/backend/cache"
 	"k8s.io/kubernetes/pkg/scheduler/framework"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/feature"
 	"k8s.io/kubernetes/pkg/scheduler/framework/plugins/nodeunschedulable"
@@ -33,15 +29,15 @@ type scheduler struct {
 	ctx    context.Context
 	taints tainter
 	cordon fwk.FilterPlugin
-	log    *untolerated
+	log    *logbook
 }
 
 // newScheduler makes the plugins with the feature gate as it is set: one takes it from its configuration, the other from
 // the process.
 func newScheduler(t *testing.T, operators bool) *scheduler {
 	t.Helper()
-	s := &scheduler{log: &untolerated{}}
-	s.ctx = klog.NewContext(t.Context(), logr.New(s.log))
+	s := &scheduler{log: &logbook{}}
+	s.ctx = klog.NewContext(t.Context(), s.log.logger())
 	config := feature.Features{EnableTaintTolerationComparisonOperators: operators}
 	taints, err := tainttoleration.New(s.ctx, nil, nil, config)
 	if err != nil {
@@ -55,25 +51,11 @@ func newScheduler(t *testing.T, operators bool) *scheduler {
 	return s
 }
 
-// snapshot gives what the scheduler knows of the nodes, in their order.
-func snapshot(nodes []node) ([]fwk.NodeInfo, error) {
-	var objects []*corev1.Node
-	for i, n := range nodes {
-		objects = append(objects, &corev1.Node{
-			ObjectMeta: metav1.ObjectMeta{Name: strconv.Itoa(i)},
-			Spec:       corev1.NodeSpec{Taints: n.Taints, Unschedulable: n.Unschedulable},
-		})
-	}
-	taken := cache.NewSnapshot(nil, objects)
-	var infos []fwk.NodeInfo
-	for _, object := range objects {
-		info, err := taken.Get(object.Name)
-		if err != nil {
-			return nil, fmt.Errorf("take node %s out of the snapshot: %w", object.Name, err)
-		}
-		infos = append(infos, info)
-	}
-	return infos, nil
+// nodeInfo is what the scheduler knows of a node.
+func nodeInfo(n node) fwk.NodeInfo {
+	info := framework.NewNodeInfo()
+	info.SetNode(&corev1.Node{Spec: corev1.NodeSpec{Taints: n.Taints, Unschedulable: n.Unschedulable}})
+	return info
 }
 
 func podWith(tolerations []corev1.Toleration) *corev1.Pod {
@@ -88,63 +70,73 @@ type refusal struct {
 	Taint corev1.Taint
 }
 
-func (s *scheduler) filter(pod *corev1.Pod, info fwk.NodeInfo) refusal {
+func (s *scheduler) filter(tolerations []corev1.Toleration, n node) refusal {
 	s.log.taint = corev1.Taint{}
-	status := s.taints.Filter(s.ctx, framework.NewCycleState(), pod, info)
+	status := s.taints.Filter(s.ctx, framework.NewCycleState(), podWith(tolerations), nodeInfo(n))
 	return refusal{Code: status.Code(), Message: status.Message(), Taint: s.log.taint}
 }
 
-func (s *scheduler) refusesCordoned(pod *corev1.Pod, info fwk.NodeInfo) bool {
-	return !s.cordon.Filter(s.ctx, framework.NewCycleState(), pod, info).IsSuccess()
+func (s *scheduler) refusesCordoned(tolerations []corev1.Toleration, n node) bool {
+	return !s.cordon.Filter(s.ctx, framework.NewCycleState(), podWith(tolerations), nodeInfo(n)).IsSuccess()
 }
 
 // score runs one scheduling cycle's worth of scoring: the raw score of each node, and the normalized one.
-func (s *scheduler) score(pod *corev1.Pod, infos []fwk.NodeInfo) (raw, normalized []int64, err error) {
-	state := framework.NewCycleState()
-	if status := s.taints.PreScore(s.ctx, state, pod, infos); !status.IsSuccess() {
-		return nil, nil, fmt.Errorf("PreScore: %w", status.AsError())
+func (s *scheduler) score(tolerations []corev1.Toleration, nodes []node) (raw, normalized []int64) {
+	state, pod := framework.NewCycleState(), podWith(tolerations)
+	var infos []fwk.NodeInfo
+	for _, n := range nodes {
+		infos = append(infos, nodeInfo(n))
 	}
+	must(s.taints.PreScore(s.ctx, state, pod, infos))
 	for _, info := range infos {
 		score, status := s.taints.Score(s.ctx, state, pod, info)
-		if !status.IsSuccess() {
-			return nil, nil, fmt.Errorf("Score: %w", status.AsError())
-		}
+		must(status)
 		raw = append(raw, score)
 	}
-	normalized, err = s.normalize(raw)
-	return raw, normalized, err
+	return raw, s.normalize(raw)
 }
 
-func (s *scheduler) normalize(raw []int64) ([]int64, error) {
+func (s *scheduler) normalize(raw []int64) []int64 {
 	list := make(fwk.NodeScoreList, len(raw))
 	for i, score := range raw {
 		list[i].Score = score
 	}
-	if status := s.taints.ScoreExtensions().NormalizeScore(s.ctx, framework.NewCycleState(), podWith(nil), list); !status.IsSuccess() {
-		return nil, fmt.Errorf("NormalizeScore: %w", status.AsError())
-	}
+	must(s.taints.ScoreExtensions().NormalizeScore(s.ctx, framework.NewCycleState(), podWith(nil), list))
 	normalized := make([]int64, len(raw))
 	for i := range list {
 		normalized[i] = list[i].Score
 	}
-	return normalized, nil
+	return normalized
 }
 
-// untolerated is a log that keeps the taint which the plugin names last. It is not safe for concurrent use.
-type untolerated struct {
+// must panics if a plugin does not succeed, which is then what the input shows.
+func must(status *fwk.Status) {
+	if !status.IsSuccess() {
+		panic(status.AsError())
+	}
+}
+
+// logbook is a log that counts its lines, and keeps the taint that the plugin names last. It is not safe for concurrent
+// use.
+type logbook struct {
+	lines int
 	taint corev1.Taint
 }
 
-func (u *untolerated) Info(_ int, _ string, keysAndValues ...any) {
+func (l *logbook) logger() logr.Logger { return logr.New(l) }
+
+// Info implements logr.LogSink.
+func (l *logbook) Info(_ int, _ string, keysAndValues ...any) {
+	l.lines++
 	for i := 0; i+1 < len(keysAndValues); i += 2 {
 		if taint, ok := keysAndValues[i+1].(corev1.Taint); ok && keysAndValues[i] == "untoleratedTaint" {
-			u.taint = taint
+			l.taint = taint
 		}
 	}
 }
 
-func (u *untolerated) Init(logr.RuntimeInfo)          {}
-func (u *untolerated) Enabled(int) bool               { return true }
-func (u *untolerated) Error(error, string, ...any)    {}
-func (u *untolerated) WithValues(...any) logr.LogSink { return u }
-func (u *untolerated) WithName(string) logr.LogSink   { return u }
+func (l *logbook) Init(logr.RuntimeInfo)          {}
+func (l *logbook) Enabled(int) bool               { return true }
+func (l *logbook) Error(error, string, ...any)    { l.lines++ }
+func (l *logbook) WithValues(...any) logr.LogSink { return l }
+func (l *logbook) WithName(string) logr.LogSink   { return l }

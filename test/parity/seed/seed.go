@@ -12,10 +12,8 @@ package seed
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"runtime"
-	"strings"
 	"sync/atomic"
 	"testing"
 )
@@ -83,10 +81,4 @@ func Each(t *testing.T, count int, try func(t *testing.T, index int)) {
 			})
 		}
 	})
-}
-
-// Again is the command that plays the input at an index again, in the test of a package of this module.
-func Again(t *testing.T, folder string, index int) string {
-	test, _, _ := strings.Cut(t.Name(), "/")
-	return fmt.Sprintf("go test ./%s -run '^%s$' -v -args -seed=%d -only=%d", folder, test, Seed(), index)
 }

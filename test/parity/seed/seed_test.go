@@ -10,6 +10,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // sums is the wrong property that no list of digits adds up to 10 or more.
@@ -51,13 +55,13 @@ func TestACounterexampleIsMadeAsSmallAsItGets(t *testing.T) {
 		return nil
 	}
 	for want, p := range map[string]Property[[]int]{"the sum is 10": sums, "panic: the sum is 10\n": panics} {
-		found := p.MustFind(t, 1000)
-		if !strings.HasPrefix(found.Err.Error(), want) {
-			t.Errorf("%v: %v", found.Smallest, found.Err)
+		smallest, err := p.MustFind(t, 1000)
+		if !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v: %v", smallest, err)
 		}
-		for _, simpler := range smaller(found.Smallest) {
+		for _, simpler := range Smaller(smallest, Anything) {
 			if sums.Check(simpler) != nil {
-				t.Errorf("%v is not the smallest: %v does it too", found.Smallest, simpler)
+				t.Errorf("%v is not the smallest: %v does it too", smallest, simpler)
 			}
 		}
 	}
@@ -69,18 +73,10 @@ func TestWhatIsOneThingSimpler(t *testing.T) {
 		Set   bool
 		Seen  *int
 	}
-	got := fmt.Sprint(smaller(pair{Words: []string{"ab", "c"}, Set: true}))
+	got := fmt.Sprint(Smaller(pair{Words: []string{"ab", "c"}, Set: true}, Anything))
 	const want = "[{[c] true <nil>} {[ab] true <nil>} {[ c] true <nil>} {[b c] true <nil>} {[a c] true <nil>} {[ab ] true <nil>} {[ab ] true <nil>} {[ab c] false <nil>}]"
 	if got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
-	}
-}
-
-func TestWhatHoldsHasNoCounterexample(t *testing.T) {
-	holds := sums
-	holds.Check = func([]int) error { return nil }
-	if found := holds.Search(1, 1000); found != nil {
-		t.Errorf("%v: %v", found.Smallest, found.Err)
 	}
 }
 
@@ -95,11 +91,16 @@ func TestEachInputIsTriedOnce(t *testing.T) {
 	}
 }
 
-func TestAnInputIsPlayedAgainByTheTestAboveItsSubtests(t *testing.T) {
-	const want = "go test ./folder -run '^TestAnInputIsPlayedAgainByTheTestAboveItsSubtests$' -v -args -seed="
-	t.Run("subtest", func(t *testing.T) {
-		if got := Again(t, "folder", 7); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, " -only=7") {
-			t.Errorf("%s, want %s… -only=7", got, want)
-		}
-	})
+func TestAnInputIsWrittenAsInGo(t *testing.T) {
+	type part struct {
+		Name  string
+		After time.Duration
+		Taint *corev1.Taint
+		None  int
+	}
+	got := Describe([]any{part{Name: "a", After: 1500 * time.Millisecond, Taint: &corev1.Taint{Key: "k", TimeAdded: &metav1.Time{}}}, 7})
+	const want = `[part{Name: "a", After: 1.5s, Taint: Taint{Key: "k", TimeAdded: 0001-01-01 00:00:00 +0000 UTC}}, 7]`
+	if got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
 }

@@ -4,7 +4,6 @@
 package kubectltaint
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -13,42 +12,53 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/taintkeeper/taintkeeper/taints"
 	"github.com/taintkeeper/taintkeeper/test/parity/seed"
 )
 
-// command is one kubectl taint command and the node that it meets.
+// command is what somebody types after "kubectl taint" or "kubectl taintkeeper taint", and the taints that the nodes
+// n1, n2 and n3 have.
 type command struct {
-	Specs  []string
-	Policy taints.Overwrite
-	// Current is what the node has. Now and then the API server would not have accepted it.
-	Current []corev1.Taint
+	Args    []string
+	Current [3][]corev1.Taint
+}
+
+func generateCommand(r *rand.Rand) command {
+	in := command{}
+	for i := range in.Current {
+		in.Current[i] = unique(seed.List(r, 3, currentTaint))
+	}
+	in.Args = append(in.Args, seed.Pick(r, []string{"node", "nodes", "Node"}))
+	in.Args = append(in.Args, seed.Pick(r, [][]string{
+		{"n1"}, {"n2"}, {"n3", "n1"}, {"n1", "n2", "n3"},
+		{"--all"}, {"-l", "zone=a"}, {"-l", "zone!=a"}, {"--selector=zone in (b)"}, {"-l", "zone=a", "--all"},
+	})...)
+	in.Args = append(in.Args, seed.Pick(r, [][]string{nil, nil, nil, {"-o", "name"}, {"--dry-run=client", "-o", "name"}, {"--dry-run=none"}})...)
+	if r.IntN(2) == 0 {
+		in.Args = append(in.Args, "--overwrite")
+	}
+	in.Args = append(in.Args, "--") // so that no spec is parsed as a flag
+	specs := seed.List(r, 5, spec)
+	if !namesAnotherNode(specs) {
+		in.Args = append(in.Args, specs...)
+	}
+	return in
+}
+
+// namesAnotherNode reports whether kubectl takes the first of the arguments, which has neither "=" nor ":" nor a "-" at
+// its end while another one has, for one more node to change. Package taints is given taints only, and refuses it.
+func namesAnotherNode(specs []string) bool {
+	return slices.ContainsFunc(specs, looksLikeATaint) && !looksLikeATaint(specs[0])
+}
+
+func looksLikeATaint(argument string) bool {
+	return strings.ContainsAny(argument, "=:") || strings.HasSuffix(argument, "-")
 }
 
 // added is the timeAdded of a current taint that has one. JSON keeps whole seconds.
 var added = metav1.NewTime(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC))
 
-func generate(r *rand.Rand) command {
-	return command{
-		Specs:   seed.List(r, 5, spec),
-		Policy:  seed.Pick(r, []taints.Overwrite{taints.KeepExisting, taints.OverwriteExisting}),
-		Current: current(r),
-	}
-}
-
-func current(r *rand.Rand) []corev1.Taint {
-	all := seed.List(r, 6, currentTaint)
-	if r.IntN(8) == 0 {
-		return all
-	}
-	return unique(all)
-}
-
 func currentTaint(r *rand.Rand) corev1.Taint {
 	taint := corev1.Taint{Key: seed.Pick(r, keys), Value: seed.Pick(r, values), Effect: corev1.TaintEffect(seed.Pick(r, effects))}
-	if r.IntN(20) == 0 {
-		taint.Effect = "NoScheduleNoAdmit" // Of a later Kubernetes.
-	}
 	if r.IntN(3) == 0 {
 		taint.TimeAdded = &added
 	}
@@ -63,27 +73,6 @@ func unique(all []corev1.Taint) []corev1.Taint {
 		}
 	}
 	return kept
-}
-
-// String gives the command in Go.
-func (c command) String() string {
-	policy := "taints.KeepExisting"
-	if c.Policy == taints.OverwriteExisting {
-		policy = "taints.OverwriteExisting"
-	}
-	var current []string
-	for _, taint := range c.Current {
-		current = append(current, literal(taint))
-	}
-	return fmt.Sprintf("command{Specs: %#v, Policy: %s, Current: []corev1.Taint{%s}}", c.Specs, policy, strings.Join(current, ", "))
-}
-
-func literal(taint corev1.Taint) string {
-	fields := fmt.Sprintf("Key: %q, Value: %q, Effect: %q", taint.Key, taint.Value, taint.Effect)
-	if taint.TimeAdded != nil {
-		fields += ", TimeAdded: &added"
-	}
-	return "{" + fields + "}"
 }
 
 // What most specs are made of. There is so little of it that specs meet each other and the node's taints all the
@@ -116,12 +105,20 @@ func prefix(length int) string {
 	return strings.Repeat(long("p", 63)+".", 4)[:length-1] + "q"
 }
 
+// oddOr is one of the odd ones in one of so many cases.
+func oddOr(r *rand.Rand, oneIn int, usual, odd []string) string {
+	if r.IntN(oneIn) == 0 {
+		return seed.Pick(r, odd)
+	}
+	return seed.Pick(r, usual)
+}
+
 // spec makes one argument: usually a good one, sometimes one with an odd part, sometimes one with a typing error, and
 // sometimes any letters.
 func spec(r *rand.Rand) string {
 	switch r.IntN(16) {
 	case 0, 1:
-		return assemble(r, pickOdd(r, keys, oddKeys), pickOdd(r, values, oddValues), pickOdd(r, effects, oddEffects))
+		return assemble(r, oddOr(r, 2, keys, oddKeys), oddOr(r, 2, values, oddValues), oddOr(r, 2, effects, oddEffects))
 	case 2:
 		return mistype(r, goodSpec(r))
 	case 3:
@@ -133,13 +130,6 @@ func spec(r *rand.Rand) string {
 
 func goodSpec(r *rand.Rand) string {
 	return assemble(r, seed.Pick(r, keys), seed.Pick(r, values), seed.Pick(r, effects))
-}
-
-func pickOdd(r *rand.Rand, usual, odd []string) string {
-	if r.IntN(2) == 0 {
-		return seed.Pick(r, odd)
-	}
-	return seed.Pick(r, usual)
 }
 
 // assemble uses each form of the grammar, those for additions more often.
