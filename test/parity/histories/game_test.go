@@ -80,11 +80,8 @@ func (g *game) names(set quirks) string {
 			names = append(names, name)
 		}
 	}
-	switch set {
-	case none:
+	if set == none {
 		return "acting in passes alone"
-	case agrees:
-		return "nothing"
 	}
 	return strings.Join(names, " + ")
 }
@@ -232,7 +229,9 @@ func (t *trial) table() string {
 	explanation := t.explain()
 	for _, name := range t.names() {
 		because := "unexplained"
-		if found, ok := explanation[name]; ok {
+		if found, ok := explanation[name]; ok && found == agrees {
+			because = "upstream does what the rule says"
+		} else if ok {
 			because = "upstream differs because of " + t.game.names(found)
 		}
 		fmt.Fprintf(&text, "\n%s: %s %v\n", name, because, t.faults(name))

@@ -79,7 +79,7 @@ func TestMatchingAndSchedulingAreUpstreams(t *testing.T) {
 			t.Run(name+", "+gate, func(t *testing.T) {
 				c := compareWith(t, operators)
 				property(func(in input) error { return check(c, in) }).Hold(t)
-				if c.ourLog.lines > 0 { // upstream logs an error for each value of Gt and Lt that is no integer
+				if c.ourLog.lines > 0 { // upstream logs an error for each value of Gt and Lt unless it is an integer
 					t.Errorf("package taints wrote %d lines to the log, upstream %d", c.ourLog.lines, c.theirLog.lines)
 				}
 			})
