@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -298,12 +300,28 @@ func someLeft(ctx context.Context, p *Play) error {
 	})
 }
 
+// carriedOut are the calls that made pods leave, in order. The API server carries out, and answers with 504, a call of a
+// leader that is killed meanwhile.
+func carriedOut(p *Play) ([]auditlog.Event, error) {
+	calls, err := p.Calls(auditlog.In(p.Namespace), leaves)
+	byPod := map[string]auditlog.Event{}
+	for _, c := range calls {
+		if _, known := byPod[c.Name]; c.Accepted() || c.Code >= http.StatusInternalServerError && !known {
+			byPod[c.Name] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(byPod), func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) }), err
+}
+
 // paced wants all pods to leave, and of each scope, which are the names of nodes, no more than so many in any window.
 func paced(count int, window time.Duration, scopes ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		_, left, missing := awaitDeletes(ctx, p, len(p.Everyone()))
-		if missing != "" {
-			return Finding{Seen: missing}, nil
+		if err := goneWithin(await.Limit)(ctx, p); err != nil {
+			return Finding{Seen: err.Error()}, nil
+		}
+		left, err := carriedOut(p)
+		if err != nil {
+			return Finding{}, err
 		}
 		found := Finding{Right: true}
 		for _, scope := range scopes {
