@@ -98,7 +98,9 @@ var policies = []Scenario{
 		Given: []Step{Node("node"), Crowd("node", 4)},
 		When: []Step{
 			Follow(v1alpha1.EvictionPolicySpec{
-				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{
+					MaxDue: intstr.FromString("50%"), Settle: &metav1.Duration{Duration: 5 * time.Second},
+				},
 			}),
 			Taint("node", "gone"), tripped(true), After(3 * time.Second), Untaint("node", "gone"), tripped(false),
 		},
