@@ -7,6 +7,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +98,9 @@ var policies = []Scenario{
 		Given: []Step{Node("node"), Crowd("node", 4)},
 		When: []Step{
 			Follow(v1alpha1.EvictionPolicySpec{
-				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{MaxDue: intstr.FromString("50%")},
+				Action: v1alpha1.ActionDelete, Breaker: &v1alpha1.EvictionBreaker{
+					MaxDue: intstr.FromString("50%"), Settle: &metav1.Duration{Duration: 5 * time.Second},
+				},
 			}),
 			Taint("node", "gone"), tripped(true), After(3 * time.Second), Untaint("node", "gone"), tripped(false),
 		},
@@ -298,12 +302,28 @@ func someLeft(ctx context.Context, p *Play) error {
 	})
 }
 
+// carriedOut are the calls that made pods leave, in order. The API server carries out, and answers with 504, a call of a
+// leader that is killed meanwhile.
+func carriedOut(p *Play) ([]auditlog.Event, error) {
+	calls, err := p.Calls(auditlog.In(p.Namespace), leaves)
+	byPod := map[string]auditlog.Event{}
+	for _, c := range calls {
+		if _, known := byPod[c.Name]; c.Accepted() || c.Code >= http.StatusInternalServerError && !known {
+			byPod[c.Name] = c
+		}
+	}
+	return slices.SortedFunc(maps.Values(byPod), func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) }), err
+}
+
 // paced wants all pods to leave, and of each scope, which are the names of nodes, no more than so many in any window.
 func paced(count int, window time.Duration, scopes ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
-		_, left, missing := awaitDeletes(ctx, p, len(p.Everyone()))
-		if missing != "" {
-			return Finding{Seen: missing}, nil
+		if err := goneWithin(await.Limit)(ctx, p); err != nil {
+			return Finding{Seen: err.Error()}, nil
+		}
+		left, err := carriedOut(p)
+		if err != nil {
+			return Finding{}, err
 		}
 		found := Finding{Right: true}
 		for _, scope := range scopes {
