@@ -15,6 +15,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -397,34 +398,45 @@ func noClock(ctx context.Context, p *Play) error {
 	return err
 }
 
+// writeClock writes the eviction clock, or takes it away, and says that the built-in has no backlog.
+func writeClock(ctx context.Context, value any) error {
+	annotations := map[string]any{
+		auditlog.EvictionClockAnnotation: value, coexist.BacklogSince: nil, coexist.BacklogUntil: nil, coexist.BacklogSpared: nil,
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
+	if err != nil {
+		return err
+	}
+	_, err = onStage.Client().CoreV1().ServiceAccounts(metav1.NamespaceSystem).
+		Patch(ctx, auditlog.EvictionClockName, types.MergePatchType, patch, metav1.PatchOptions{})
+	return err
+}
+
+// forgetBacklog ends what an earlier cast has left: for minutes after a storm, the built-in may not mark younger pods.
+func forgetBacklog(ctx context.Context) error {
+	err := writeClock(ctx, nil)
+	if apierrors.IsNotFound(err) { // none has run next to the built-in
+		return nil
+	}
+	return errors.Join(err, cluster.WaitLetGo(ctx))
+}
+
 // setClock writes the eviction clock as if Taintkeeper had, or takes it away, and says that the built-in has no backlog.
 // It returns when the API server has seen that: the built-in forgets a pod whose eviction is refused, even if only for a
 // moment.
 func setClock(at func() time.Time) Step {
-	write := func(ctx context.Context, p *Play, value any) error {
-		annotations := map[string]any{
-			auditlog.EvictionClockAnnotation: value, coexist.BacklogSince: nil, coexist.BacklogUntil: nil, coexist.BacklogSpared: nil,
-		}
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": annotations}})
-		if err != nil {
-			return err
-		}
-		_, err = p.Admin.CoreV1().ServiceAccounts(metav1.NamespaceSystem).
-			Patch(ctx, auditlog.EvictionClockName, types.MergePatchType, patch, metav1.PatchOptions{})
-		return err
-	}
 	return func(ctx context.Context, p *Play) error {
 		p.Finally(func(ctx context.Context) error {
 			if len(stageOf(p).replicas) > 0 { // it is theirs again
 				return nil
 			}
-			return write(ctx, p, nil)
+			return writeClock(ctx, nil)
 		})
 		if at == nil {
-			return errors.Join(write(ctx, p, nil), cluster.WaitLetGo(ctx))
+			return errors.Join(writeClock(ctx, nil), cluster.WaitLetGo(ctx))
 		}
 		now := at()
-		if err := write(ctx, p, now.UTC().Format(time.RFC3339)); err != nil {
+		if err := writeClock(ctx, now.UTC().Format(time.RFC3339)); err != nil {
 			return err
 		}
 		if time.Since(now).Abs() < clockValid {

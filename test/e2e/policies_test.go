@@ -318,14 +318,14 @@ func carriedOut(p *Play) ([]auditlog.Event, error) {
 // paced wants all pods to leave, and of each scope, which are the names of nodes, no more than so many in any window.
 func paced(count int, window time.Duration, scopes ...string) Check {
 	return func(ctx context.Context, p *Play) (Finding, error) {
+		found := Finding{Right: true}
 		if err := goneWithin(await.Limit)(ctx, p); err != nil {
-			return Finding{Seen: err.Error()}, nil
+			found = Finding{Seen: err.Error()}
 		}
 		left, err := carriedOut(p)
 		if err != nil {
 			return Finding{}, err
 		}
-		found := Finding{Right: true}
 		for _, scope := range scopes {
 			its := slices.DeleteFunc(slices.Clone(left), func(c auditlog.Event) bool {
 				return !slices.ContainsFunc(strings.Fields(scope), func(node string) bool {

@@ -116,6 +116,7 @@ func newStage(t *testing.T, with cast) *stage {
 		faults: &proxy.Faults{}, watches: &proxy.Gate{}, podWatches: &proxy.Gate{},
 	}
 	await.Must(t, cluster.RestartControllerManager(t.Context(), s.manager()))
+	await.Must(t, forgetBacklog(t.Context()))
 	access, err := cluster.TaintkeeperAccess()
 	await.Must(t, err)
 	s.faults.Add(proxy.WatchesOfNodes, s.watches.Answer)
