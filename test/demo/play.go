@@ -38,9 +38,9 @@ func playDemo(ctx context.Context, told screen, binary string) (err error) {
 		if err != nil {
 			return fmt.Errorf("act %d: %w", i+1, err)
 		}
-		for i := range found {
-			if found[i].Right {
-				right[i]++
+		for s := range found {
+			if found[s].Right {
+				right[s]++
 			}
 		}
 	}
@@ -83,23 +83,22 @@ func (d *demo) play(ctx context.Context, number int, a act) (found [2]Finding, e
 	go func() {
 		defer close(done)
 		for await.Pause(drawing, framePeriod) == nil {
-			d.draw(d.lines(func(s *side) string { return s.now() }))
+			d.draw(d.lines(d.sides[0].now(), d.sides[1].now()))
 		}
 	}()
 	err = group.Wait()
 	stop()
 	<-done
 	if err == nil {
-		verdicts := map[*side]string{d.sides[0]: found[0].String(), d.sides[1]: found[1].String()}
-		d.finish(d.lines(func(s *side) string { return verdicts[s] }))
+		d.finish(d.lines(found[0].String(), found[1].String()))
 	}
 	return found, err
 }
 
 // lines are one for each side.
-func (d *demo) lines(of func(*side) string) (all []string) {
-	for _, s := range d.sides {
-		all = append(all, fmt.Sprintf("%s%-18s %s", indent, s.name, of(s)))
+func (d *demo) lines(texts ...string) (all []string) {
+	for i, text := range texts {
+		all = append(all, fmt.Sprintf("%s%-18s %s", indent, d.sides[i].name, text))
 	}
 	return all
 }

@@ -28,6 +28,7 @@ type side struct {
 	stop    context.CancelFunc // of everything that watches it
 	config  localcluster.TaintkeeperConfig
 	keeper  *localcluster.Taintkeeper // nil on the side of Kubernetes alone
+	objects client.Client             // the administrator's, for our resources, on the other side
 
 	// Of the act that is played:
 	cues   *cues
@@ -75,7 +76,11 @@ func (s *side) startKeeper(ctx context.Context, binary string) error {
 	if _, err := os.Stat(binary); err != nil {
 		return fmt.Errorf("find taintkeeper: %w; build it with `make build`", err)
 	}
-	if err := s.cluster.InstallResources(ctx); err != nil {
+	err := s.cluster.InstallResources(ctx)
+	if err == nil {
+		s.objects, err = s.cluster.Client()
+	}
+	if err != nil {
 		return err
 	}
 	s.User = localcluster.TaintkeeperUser
@@ -124,13 +129,7 @@ func (s *side) Restart(ctx context.Context) error {
 }
 
 // Objects implements what the steps about policies want.
-func (s *side) Objects() client.Client {
-	made, err := s.cluster.Client()
-	if err != nil {
-		panic(err) // the cluster's own configuration is valid
-	}
-	return made
-}
+func (s *side) Objects() client.Client { return s.objects }
 
 // types waits until the other side is as far, and says once what is typed.
 func (s *side) types(ctx context.Context, p *Play, command string) error {

@@ -172,15 +172,7 @@ func standbyTakesOver(ctx context.Context, p *Play) error {
 	if err := errors.Join(err, cluster.Thaw(standingBy)); err != nil {
 		return err
 	}
-	err = await.Poll(ctx, func(ctx context.Context) error {
-		now, err := holder(ctx, p)
-		if err == nil && (now == before || now == "") {
-			err = fmt.Errorf("%q leads", now)
-		}
-		return err
-	})
-	p.Excuse(time.Now())
-	return err
+	return nextLeads(ctx, p, before)
 }
 
 // changedNothingLater wants the old leader not to have touched the Lease after the call in which it was paused.

@@ -224,16 +224,21 @@ func killLeader(meanwhile ...Step) Step {
 			return err
 		}
 		p.Finally(func(ctx context.Context) error { return s.startReplica(ctx) })
-		err = await.Poll(ctx, func(ctx context.Context) error {
-			now, err := holder(ctx, p)
-			if err == nil && (now == before || now == "") {
-				err = fmt.Errorf("%q leads", now)
-			}
-			return err
-		})
-		p.Excuse(time.Now())
-		return err
+		return nextLeads(ctx, p, before)
 	}
+}
+
+// nextLeads waits until another replica leads than before.
+func nextLeads(ctx context.Context, p *Play, before string) error {
+	err := await.Poll(ctx, func(ctx context.Context) error {
+		now, err := holder(ctx, p)
+		if err == nil && (now == before || now == "") {
+			err = fmt.Errorf("%q leads", now)
+		}
+		return err
+	})
+	p.Excuse(time.Now())
+	return err
 }
 
 // stopKeeper and killKeeper end all replicas until startKeeper or the end of the story.

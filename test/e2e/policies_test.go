@@ -221,7 +221,7 @@ func leavesAfter(pod string, wait time.Duration, change Step, meanwhile ...Step)
 // evicted are the accepted deletes and evictions of the scene's pods by the contestant, in order.
 func evicted(p *Play, wanted ...auditlog.Filter) ([]auditlog.Event, error) {
 	calls, err := p.Calls(append(wanted, auditlog.In(p.Namespace), auditlog.Accepted, leaves)...)
-	slices.SortFunc(calls, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
+	slices.SortFunc(calls, auditlog.Event.Compare)
 	return calls, err
 }
 
@@ -312,7 +312,7 @@ func carriedOut(p *Play) ([]auditlog.Event, error) {
 			byPod[c.Name] = c
 		}
 	}
-	return slices.SortedFunc(maps.Values(byPod), func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) }), err
+	return slices.SortedFunc(maps.Values(byPod), auditlog.Event.Compare), err
 }
 
 // paced wants all pods to leave, and of each scope, which are the names of nodes, no more than so many in any window.

@@ -71,7 +71,7 @@ func awaitDeletes(ctx context.Context, p *Play, count int) (calls, deletes []aud
 	if err != nil {
 		missing = err.Error()
 	}
-	slices.SortFunc(deletes, func(a, b auditlog.Event) int { return a.Received.Compare(b.Received) })
+	slices.SortFunc(deletes, auditlog.Event.Compare)
 	return calls, deletes, missing
 }
 

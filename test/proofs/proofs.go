@@ -25,7 +25,6 @@ import (
 // result is how a proof went.
 type result struct {
 	proof
-	at      int // among the chosen ones
 	took    time.Duration
 	err     error
 	skipped string // why it cannot run here
@@ -46,6 +45,7 @@ func (r result) word() string {
 // One that fails does not stop the others.
 func runProofs(ctx context.Context, o options, out io.Writer) (ok bool, err error) {
 	r := &running{options: o, out: &lines{to: out}, chosen: o.chosen(), began: time.Now()}
+	r.results = make([]result, len(r.chosen))
 	var meanwhile, waiting sync.WaitGroup
 	meanwhile.Go(func() { r.each(ctx, computes) })
 	r.each(ctx, "")
@@ -75,7 +75,7 @@ type running struct {
 	building sync.Mutex // by one make at a time
 
 	mu      sync.Mutex
-	results []result // as far as there are any
+	results []result // of the chosen ones, empty as long as there is none
 	failed  bool
 	err     error // of the table
 }
@@ -105,11 +105,9 @@ func (r *running) one(ctx context.Context, i int) {
 	}
 	fmt.Fprint(out, title)
 	found := r.result(ctx, p, out)
-	found.at = i
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.results = append(r.results, found)
-	slices.SortFunc(r.results, func(a, b result) int { return cmp.Compare(a.at, b.at) })
+	r.results[i] = found
 	r.failed = r.failed || found.err != nil
 	r.err = errors.Join(r.err, writeTable(ctx, r.table, time.Since(r.began), r.results))
 }
@@ -238,6 +236,9 @@ func writeTable(ctx context.Context, file string, took time.Duration, results []
 		runtime.GOOS, runtime.GOARCH, planeFolder(), time.Now().UTC().Format(time.DateOnly))
 	text.WriteString("| proof | result | seconds | seed |\n| --- | --- | --: | --- |\n")
 	for _, r := range results {
+		if r.name == "" {
+			continue
+		}
 		fmt.Fprintf(&text, "| %s | %s | %.0f | %s |\n", r.name, r.word(), r.took.Seconds(), r.describeSeed())
 	}
 	fmt.Fprintf(&text, "| all | | %.0f | |\n", took.Seconds())

@@ -64,6 +64,9 @@ type Event struct {
 // Accepted reports whether the call succeeded.
 func (e Event) Accepted() bool { return e.Code >= 200 && e.Code < 300 }
 
+// Compare orders calls by when they were received.
+func (e Event) Compare(other Event) int { return e.Received.Compare(other.Received) }
+
 func (e Event) String() string {
 	return fmt.Sprintf("%s %s %s %s/%s of UID %q: %d", e.Received.Format(time.StampMicro), e.Verb, e.Resource, e.Namespace, e.Name, e.UID, e.Code)
 }

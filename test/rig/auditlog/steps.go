@@ -29,7 +29,7 @@ func Unknown(calls []Event, asked Filter) (unknown []UnknownStep, err error) {
 		return nil, err
 	}
 	calls = Choose(calls, asked, writesPods)
-	slices.SortStableFunc(calls, func(a, b Event) int { return a.Received.Compare(b.Received) })
+	slices.SortStableFunc(calls, Event.Compare)
 	known := steps{clock: clock, marked: map[types.UID]bool{}, removed: map[types.UID]Event{}, named: map[string]bool{}}
 	for _, c := range calls {
 		why := ""

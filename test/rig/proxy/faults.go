@@ -87,7 +87,6 @@ type Refusal struct {
 // Refusals that an API server knows.
 var (
 	Failing     = Refusal{Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError}
-	Forbidding  = Refusal{Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden}
 	Conflicting = Refusal{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 	Unavailable = Refusal{Code: http.StatusServiceUnavailable, Reason: metav1.StatusReasonServiceUnavailable}
 )
@@ -117,34 +116,17 @@ func (r Refusal) Response(request *http.Request) *http.Response {
 	return response
 }
 
-// Refusing refuses the first calls and passes later calls on. It notes when each came.
-type Refusing struct {
-	Instants
-
-	Times int
-	With  Refusal
-}
-
-// Answer is an [Answer].
-func (r *Refusing) Answer(request *http.Request, next http.RoundTripper) (*http.Response, error) {
-	if r.Note() > r.Times {
-		return next.RoundTrip(request)
-	}
-	return r.With.Response(request), nil
-}
-
 // Instants records when something happened. It is safe for concurrent use.
 type Instants struct {
 	mu  sync.Mutex
 	all []time.Time
 }
 
-// Note returns how often it has happened, this time included.
-func (i *Instants) Note() int {
+// Note says that it has happened.
+func (i *Instants) Note() {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	i.all = append(i.all, time.Now())
-	return len(i.all)
 }
 
 // All returns when it happened, in order.

@@ -26,16 +26,6 @@ func Seeds(t testing.TB, all, few int, others ...uint64) []uint64 {
 	return seeds
 }
 
-// Size returns how much of something is played: all, or with -short fewer.
-func Size(t testing.TB, what string, all, short int) int {
-	t.Helper()
-	if testing.Short() {
-		t.Logf("-short: %s: %d of %d", what, short, all)
-		return short
-	}
-	return all
-}
-
 // Stride returns how far apart the steps are that a sweep plays: one, or with -short so far that it plays one in so
 // many.
 func Stride(t testing.TB, oneIn int) int {

@@ -48,26 +48,16 @@ func NewReal(ctx context.Context, cluster *localcluster.Cluster, user string) (*
 }
 
 // Simulated makes nodes whose kubelets the cluster simulates: they say that they are alive, and pods that are deleted
-// are gone at once. The zone of a node is what its name in the cluster says before the last dash. On another stage they
-// are as [Node] makes them.
+// are gone at once. The zone of a node is what its name in the cluster says before the last dash.
 func Simulated(names ...string) Step {
 	return func(ctx context.Context, p *Play) error {
-		on, ok := p.Stage.(interface{ Cluster() *localcluster.Cluster })
 		var specs []localcluster.NodeSpec
 		for _, name := range names {
-			if !ok {
-				if err := Node(name)(ctx, p); err != nil {
-					return err
-				}
-			}
 			name = p.NodeName(name)
 			zone := name[:strings.LastIndex(name, "-")]
 			specs = append(specs, localcluster.NodeSpec{Name: name, Zone: zone, Labels: p.Labels()})
 		}
-		if !ok {
-			return nil
-		}
-		return on.Cluster().AddNodes(ctx, specs...)
+		return p.Stage.(interface{ Cluster() *localcluster.Cluster }).Cluster().AddNodes(ctx, specs...)
 	}
 }
 

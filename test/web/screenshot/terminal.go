@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/taintkeeper/taintkeeper/internal/plugin/show"
 	"github.com/taintkeeper/taintkeeper/test/web"
 )
 
@@ -74,7 +75,10 @@ func session(cluster string) (lines []shown, took time.Duration, err error) {
 		if err != nil {
 			return nil, 0, err
 		}
-		all := wrapped(string(printed))
+		var all []string
+		for line := range strings.SplitSeq(strings.TrimRight(string(printed), "\n"), "\n") {
+			all = append(all, strings.Split(show.Wrap(line, columns), "\n")...)
+		}
 		for _, line := range all[:min(len(all), command.lines)] {
 			lines = append(lines, shown{line, "", took})
 		}
@@ -85,18 +89,6 @@ func session(cluster string) (lines []shown, took time.Duration, err error) {
 		took += toRead
 	}
 	return lines[:len(lines)-1], took + atTheEnd, nil
-}
-
-// wrapped are the lines of a text, as a terminal with so many columns shows them.
-func wrapped(text string) (lines []string) {
-	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
-		for len(line) > columns {
-			cut := strings.LastIndex(line[:columns], " ")
-			lines, line = append(lines, line[:cut]), line[cut+1:]
-		}
-		lines = append(lines, line)
-	}
-	return lines
 }
 
 type palette struct{ ground, border, text, command, more string }
