@@ -84,9 +84,6 @@ type steps struct {
 	named   map[string]bool     // namespaces and names that the built-in marked
 }
 
-// mayBeDone reports whether a call may have been carried out. A hook that hung or an answer that was lost is a 5xx.
-func mayBeDone(c Event) bool { return c.Code < 400 || c.Code >= 500 }
-
 func (s *steps) ours(c Event) (why string) {
 	switch c.Verb + " " + c.Resource {
 	case "patch pods": // which keeps a held pod
@@ -103,7 +100,7 @@ func (s *steps) ours(c Event) (why string) {
 	case Deletes(c) && !s.marked[c.UID] && !showsMark(c):
 		return "it deletes what it has not marked"
 	case StatusPatches(c):
-		s.marked[c.UID] = s.marked[c.UID] || mayBeDone(c)
+		s.marked[c.UID] = s.marked[c.UID] || MayBeDone(c)
 	case c.Accepted():
 		s.removed[c.UID] = c
 	}
@@ -130,7 +127,7 @@ func (s *steps) builtIn(c Event) (why string) {
 	name := c.Namespace + "/" + c.Name
 	switch c.Verb + " " + c.Resource {
 	case "patch pods/status":
-		s.named[name] = s.named[name] || mayBeDone(c)
+		s.named[name] = s.named[name] || MayBeDone(c)
 		if c.Accepted() && s.clock.Fresh(c.Received, c.Answered) {
 			why = "the built-in marks a pod while the eviction clock is fresh"
 		}
