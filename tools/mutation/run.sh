@@ -23,8 +23,9 @@ cd "$dir"
 failed=0
 for package in "${packages[@]}"; do
 	echo "== $package"
+	# gremlins ignores its flag for the threshold, and wants more than the threshold: 96 becomes 95.99.
 	least=$(sed -n "s|^  - $package # ||p" tools/mutation/gremlins.yaml)
-	GOFLAGS="${GOFLAGS:-} -vet=off -ldflags=-w" nice -n 19 "$root/bin/gremlins" unleash \
-		--config tools/mutation/gremlins.yaml --threshold-efficacy "${least:-0}" "./$package" || failed=1
+	sed "s/^unleash:/&\n  threshold: {efficacy: $((${least:-1} - 1)).99}/" tools/mutation/gremlins.yaml >one.yaml
+	GOFLAGS="${GOFLAGS:-} -vet=off -ldflags=-w" nice -n 19 "$root/bin/gremlins" unleash --config one.yaml "./$package" || failed=1
 done
 exit "$failed"
