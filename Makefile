@@ -74,8 +74,8 @@ verify-files: build $(CHECKERS) ## check the files that the compiler does not ch
 	@bin/promtool test rules tools/promtool/testdata/rules_test.yaml
 	@cd tools && $(GO) test -count=1 ./promtool
 
-# The deep copies and the CRDs come from the types in api/v1alpha1. The other manifests in config/, the golden files, and the
-# table of values in the chart's README come from the chart.
+# The deep copies and the CRDs come from the types in api/v1alpha1. The other manifests in config/ and the golden files come
+# from the chart.
 generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRDs, config/, what the chart renders, and the tables and pages that follow from code
 	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate

@@ -32,28 +32,34 @@ type kubelet struct {
 	cluster *localcluster.Cluster
 	admin   kubernetes.Interface
 	logs    *httptest.Server
+	// stop ends all processes.
+	stop func()
 
 	mu      sync.Mutex
 	running map[string]*localcluster.Taintkeeper // by the name of the pod
 }
 
-func newKubelet(ctx context.Context, cluster *localcluster.Cluster, nodes ...localcluster.NodeSpec) (*kubelet, error) {
-	k := &kubelet{cluster: cluster, running: map[string]*localcluster.Taintkeeper{}}
-	k.logs = httptest.NewTLSServer(http.HandlerFunc(k.serveLog))
-	var err error
-	if k.admin, err = kubernetes.NewForConfig(cluster.AdminConfig()); err != nil {
-		return k, err
+func newKubelet(ctx context.Context, cluster *localcluster.Cluster) (*kubelet, error) {
+	admin, err := kubernetes.NewForConfig(cluster.AdminConfig())
+	if err != nil {
+		return nil, err
 	}
 	if err := cluster.AddNodes(ctx, nodes...); err != nil {
-		return k, err
+		return nil, err
 	}
+	k := &kubelet{cluster: cluster, admin: admin, running: map[string]*localcluster.Taintkeeper{}}
+	k.logs = httptest.NewTLSServer(http.HandlerFunc(k.serveLog))
 	endpoint := fmt.Appendf(nil, `{"status":{"daemonEndpoints":{"kubeletEndpoint":{"Port":%d}}}}`,
 		k.logs.Listener.Addr().(*net.TCPAddr).Port)
 	for _, node := range nodes {
-		if _, err := k.admin.CoreV1().Nodes().PatchStatus(ctx, node.Name, endpoint); err != nil {
-			return k, fmt.Errorf("say where the logs of node %s are: %w", node.Name, err)
+		if _, err := admin.CoreV1().Nodes().PatchStatus(ctx, node.Name, endpoint); err != nil {
+			return nil, fmt.Errorf("say where the logs of node %s are: %w", node.Name, err)
 		}
 	}
+	running, end := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() { defer close(ended); k.run(running) }()
+	k.stop = func() { end(); <-ended }
 	return k, nil
 }
 
@@ -89,7 +95,8 @@ func (k *kubelet) run(ctx context.Context) {
 func (k *kubelet) sync(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	pods, err := k.admin.CoreV1().Pods("").List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=taintkeeper"})
+	ours := metav1.ListOptions{LabelSelector: "app.kubernetes.io/name=taintkeeper"}
+	pods, err := k.admin.CoreV1().Pods("").List(ctx, ours)
 	if err != nil {
 		return err
 	}

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs runs the commands of the README and of docs/ as they are printed: `make docs-run`. A page is a story on a
-// control plane of its own, in whose order its commands run. What the page presupposes, and what its placeholders stand
-// for, is in pages.go. A page says in a comment before a block which of its commands cannot run here, and why.
+// Command docs runs the commands of the README and of docs/ as they are printed: `make docs-run`. They run in the order
+// of the page, on a control plane. What a page presupposes, and what its placeholders stand for, is in pages.go. A
+// comment before a block of commands says which of them cannot run here, and why.
 package main
 
 import (
@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/suite"
@@ -40,10 +41,11 @@ func main() {
 func run(ctx context.Context, pages []string) error {
 	var found report
 	for _, s := range stories {
-		if len(pages) > 0 && !slices.Contains(pages, s.page) {
+		chosen := func(page string) bool { return slices.Contains(pages, page) }
+		if len(pages) > 0 && !slices.ContainsFunc(s.pages, chosen) {
 			continue
 		}
-		fmt.Printf("%s %s\n", s.page, s.only)
+		fmt.Println(strings.Join(slices.Concat(s.pages, s.only), ", "))
 		of, err := s.read(ctx)
 		found.add(of)
 		if err != nil {

@@ -5,6 +5,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"regexp"
@@ -17,6 +18,7 @@ import (
 
 // block is a code block of a page that is indented, or fenced as sh, bash or console.
 type block struct {
+	page string
 	line int
 	// section is the heading of level 2 that it is under.
 	section  string
@@ -27,8 +29,8 @@ type block struct {
 	skip   *skipped
 }
 
-// skipped says which commands of a block are not run: <!-- not run: why --> before a block, or <!-- not run (git clone):
-// why --> for those that begin so.
+// skipped says which commands of a block are not run: all after a comment <!-- not run: why -->, and those that begin
+// so after <!-- not run (git clone): why -->.
 type skipped struct{ begin, why string }
 
 var comment = regexp.MustCompile(`(?s)^\s*<!-- not run(?: \(([^)]+)\))?: (.+?) -->\s*$`)
@@ -49,38 +51,41 @@ func parsePage(path string, source []byte) (blocks []block, err error) {
 		if !entering || n.Type() != ast.TypeBlock || n.Lines().Len() == 0 {
 			return ast.WalkContinue, nil
 		}
-		at := 1 + bytes.Count(source[:n.Lines().At(0).Start], []byte("\n"))
-		language := ""
-		switch n := n.(type) {
-		case *ast.Heading:
-			if n.Level == 2 {
-				section = linesOf(n, source)
-			}
-			return ast.WalkContinue, nil
-		case *ast.HTMLBlock:
-			if _, ofCommands := n.NextSibling().(*ast.CodeBlock); skipOf(n, source) != nil && !ofCommands {
-				return ast.WalkStop, fmt.Errorf("%s:%d: no block of commands follows", path, at)
-			}
-			return ast.WalkContinue, nil
-		case *ast.FencedCodeBlock:
-			language = string(n.Language(source))
-		case *ast.CodeBlock:
-			language = "sh"
-		default:
-			return ast.WalkContinue, nil
+		line := 1 + bytes.Count(source[:n.Lines().At(0).Start], []byte("\n"))
+		if heading, ok := n.(*ast.Heading); ok && heading.Level == 2 {
+			section = linesOf(n, source)
 		}
-		switch language {
+		if _, ofCommands := n.NextSibling().(*ast.CodeBlock); skipOf(n, source) != nil && !ofCommands {
+			return ast.WalkStop, fmt.Errorf("%s:%d: no block of commands follows", path, line)
+		}
+		switch languageOf(n, source) {
 		case "sh", "bash", "console":
-			b := block{line: at, section: section, skip: skipOf(n.PreviousSibling(), source)}
+			b := block{page: path, line: line, section: section, skip: skipOf(n.PreviousSibling(), source)}
 			b.commands, b.output = split(linesOf(n, source))
 			blocks = append(blocks, b)
-		case "", "text":
-			if last := len(blocks) - 1; last >= 0 && blocks[last].section == section && blocks[last].output == nil {
-				blocks[last].output = strings.Split(linesOf(n, source), "\n")
-			}
+		case "text":
+			showOutput(blocks, section, linesOf(n, source))
 		}
 		return ast.WalkContinue, nil
 	})
+}
+
+// showOutput adds what the page shows to the last block, if that is of the same section and has no output yet.
+func showOutput(blocks []block, section, output string) {
+	if last := len(blocks) - 1; last >= 0 && blocks[last].section == section && blocks[last].output == nil {
+		blocks[last].output = strings.Split(output, "\n")
+	}
+}
+
+// languageOf returns the language of a block of code, and nothing for others.
+func languageOf(n ast.Node, source []byte) string {
+	switch n := n.(type) {
+	case *ast.FencedCodeBlock:
+		return cmp.Or(string(n.Language(source)), "text")
+	case *ast.CodeBlock:
+		return "sh"
+	}
+	return ""
 }
 
 func skipOf(n ast.Node, source []byte) *skipped {
@@ -108,24 +113,29 @@ func linesOf(n ast.Node, source []byte) string {
 
 const prompt = "$ "
 
-// split separates commands from what they print, and joins the lines of a command.
+// split separates commands from what they print, and joins the lines of a command, which end in a backslash or within
+// quotes.
 func split(code string) (commands, output []string) {
-	prompted := strings.HasPrefix(code, prompt)
-	for line := range strings.Lines(strings.ReplaceAll(code, "\\\n", "\\\v")) {
-		line = strings.ReplaceAll(strings.TrimRight(line, "\n"), "\v", "\n")
-		switch {
-		case prompted && !strings.HasPrefix(line, prompt):
+	prompted, open := strings.HasPrefix(code, prompt), ""
+	for line := range strings.SplitSeq(code, "\n") {
+		if prompted && open == "" && !strings.HasPrefix(line, prompt) {
 			output = append(output, line)
-		case strings.TrimSpace(line) != "" && !strings.HasPrefix(line, "#"):
-			commands = append(commands, strings.TrimPrefix(line, prompt))
+			continue
+		}
+		command := open + strings.TrimPrefix(line, prompt)
+		switch open = ""; {
+		case strings.HasSuffix(command, "\\") || strings.Count(command, "'")%2 == 1:
+			open = command + "\n"
+		case strings.TrimSpace(command) != "":
+			commands = append(commands, command)
 		}
 	}
 	return commands, output
 }
 
-// missing returns the first line of a page's output that a command did not print, or nothing. Counts, times and ages may
-// differ: a line of the page must begin as one that was printed, up to the first word with a digit after its first word.
-// Headings of columns must be the same. A line of dots stands for any lines.
+// missing returns the first line of a page's output that a command did not print, or nothing. Counts, times and ages
+// may differ: a line of the page must begin as one that was printed, up to dots or a word with a digit. Headings of
+// columns must be the same. A line of dots stands for any lines.
 func missing(shown []string, printed string) string {
 	lines := strings.Split(printed, "\n")
 	for _, want := range shown {
@@ -150,7 +160,7 @@ func missing(shown []string, printed string) string {
 func stable(line string) []string {
 	words := strings.Fields(line)
 	for i, word := range words {
-		if i > 0 && strings.ContainsAny(word, "0123456789") {
+		if i > 0 && (word == "..." || strings.ContainsAny(word, "0123456789")) {
 			return words[:i]
 		}
 	}

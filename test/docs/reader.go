@@ -24,7 +24,7 @@ const commandTimeout = 2 * time.Minute
 // reader is who reads pages, and types their commands into a shell.
 type reader struct {
 	kubelet *kubelet
-	// home is the folder that is $HOME, with a copy of what the commands need of the repository.
+	// home is $HOME, and checkout a copy of what the commands need of the repository.
 	home, checkout string
 	env            []string
 }
@@ -33,8 +33,8 @@ type reader struct {
 const carriesOver = `set -eu; [ ! -f ~/variables ] || . ~/variables; set -a; trap 'export -p >~/variables' EXIT
 `
 
-func newReader(home, kubeconfig string, k *kubelet) (*reader, error) {
-	bin, err := filepath.Abs("bin")
+func newReader(k *kubelet) (*reader, error) {
+	home, err := os.MkdirTemp("", "docs-run-")
 	if err != nil {
 		return nil, err
 	}
@@ -44,9 +44,17 @@ func newReader(home, kubeconfig string, k *kubelet) (*reader, error) {
 			return nil, err
 		}
 	}
+	kubeconfig, err := k.cluster.Kubeconfig("reader", k.cluster.AdminConfig())
+	if err != nil {
+		return nil, err
+	}
+	bin, err := filepath.Abs("bin")
+	if err != nil {
+		return nil, err
+	}
 	path := strings.Join([]string{bin, filepath.Join(bin, "conformance"), os.Getenv("PATH")}, string(os.PathListSeparator))
-	r.env = []string{"HOME=" + home, "KUBECONFIG=" + kubeconfig, "PATH=" + path, "TERM=dumb"}
-	return r, os.Symlink(bin, filepath.Join(r.checkout, "bin"))
+	r.env = []string{"HOME=" + home, "KUBECONFIG=" + kubeconfig, "PATH=" + path}
+	return r, nil
 }
 
 // types runs a command, and returns what it prints.
@@ -63,11 +71,15 @@ func (r *reader) types(ctx context.Context, command string) (string, error) {
 	return string(printed), errors.Join(err, ctx.Err())
 }
 
-// read plays a story on a control plane of its own, and returns what is wrong with the page.
-func (s *story) read(ctx context.Context) (report, error) {
-	blocks, err := readPage(s.page)
-	if err != nil {
-		return report{}, err
+// read plays a story on a control plane of its own, and returns what is wrong with its pages.
+func (s *story) read(ctx context.Context) (found report, err error) {
+	var blocks []block
+	for _, page := range s.pages {
+		of, err := readPage(page)
+		if err != nil {
+			return found, err
+		}
+		blocks = append(blocks, of...)
 	}
 	config := localcluster.Config{
 		TaintEviction: localcluster.BuiltInOn,
@@ -78,53 +90,41 @@ func (s *story) read(ctx context.Context) (report, error) {
 	}
 	cluster, err := localcluster.Start(context.WithoutCancel(ctx), config)
 	if err != nil {
-		return report{}, err
+		return found, err
 	}
-	found, err := s.readOn(ctx, cluster, blocks)
-	return found, errors.Join(err, cluster.Stop())
-}
-
-func (s *story) readOn(ctx context.Context, cluster *localcluster.Cluster, blocks []block) (found report, err error) {
-	k, err := newKubelet(ctx, cluster, nodes...)
+	defer func() { err = errors.Join(err, cluster.Stop()) }()
+	k, err := newKubelet(ctx, cluster)
 	if err != nil {
 		return found, err
 	}
-	home, err := os.MkdirTemp("", "docs-run-")
+	defer k.stop()
+	r, err := newReader(k)
 	if err != nil {
 		return found, err
 	}
-	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-	kubeconfig, err := cluster.Kubeconfig("reader", cluster.AdminConfig())
-	if err != nil {
-		return found, err
-	}
-	r, err := newReader(home, kubeconfig, k)
-	if err != nil {
-		return found, err
-	}
-	running, end := context.WithCancel(ctx)
-	ended := make(chan struct{})
-	go func() { defer close(ended); k.run(running) }()
-	defer func() { end(); <-ended }()
-	for _, command := range strings.Split(strings.TrimSpace(s.given), "\n") {
+	defer func() { err = errors.Join(err, os.RemoveAll(r.home)) }()
+	given, _ := split(s.given)
+	for _, command := range given {
 		if printed, err := r.types(ctx, command); err != nil {
-			return found, fmt.Errorf("what %s presupposes: %s: %w\n%s", s.page, command, err, printed)
+			return found, fmt.Errorf("what %s presupposes: %s: %w\n%s", s.pages, command, err, printed)
 		}
 	}
 	for _, b := range blocks {
-		if s.has(b.section) {
+		if s.has(b) {
 			found.add(s.readBlock(ctx, r, b))
 		}
 	}
 	return found, ctx.Err()
 }
 
-func (s *story) has(section string) bool {
-	return (len(s.only) == 0 || slices.Contains(s.only, section)) && !slices.Contains(s.without, section)
+func (s *story) has(b block) bool {
+	return slices.Contains(s.pages, b.page) && !slices.Contains(s.without, b.section) &&
+		(len(s.only) == 0 || slices.Contains(s.only, b.section))
 }
 
 func (s *story) readBlock(ctx context.Context, r *reader, b block) (found report) {
-	at, printed := fmt.Sprintf("%s:%d", s.page, b.line), ""
+	at, printed := fmt.Sprintf("%s:%d", b.page, b.line), ""
+	wantsError := len(b.output) > 0 && strings.HasPrefix(b.output[0], "Error")
 	for _, command := range b.commands {
 		if b.skip.says(command) {
 			found.notRun = append(found.notRun, fmt.Sprintf("%s: %s: %s", at, command, b.skip.why))
@@ -133,14 +133,14 @@ func (s *story) readBlock(ctx context.Context, r *reader, b block) (found report
 		command = s.bind(command)
 		fmt.Printf("  $ %s\n", command)
 		out, err := r.types(ctx, command)
-		if printed += out; err != nil {
+		if printed += out; (err != nil) != wantsError {
 			found.wrong = append(found.wrong, fmt.Sprintf("%s: %s: %v\n%s", at, command, err, out))
 		}
 	}
 	if b.skip != nil && len(found.notRun) == 0 {
 		found.wrong = append(found.wrong, at+": the comment before it is about no command")
 	}
-	if line := missing(b.output, printed); line != "" && (b.skip == nil || b.skip.begin != "") {
+	if line := missing(b.output, printed); line != "" && len(found.notRun) < len(b.commands) {
 		found.wrong = append(found.wrong, fmt.Sprintf("%s: the page shows, but the command did not print:\n%s\n%s", at, line, printed))
 	}
 	return found
