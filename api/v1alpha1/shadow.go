@@ -83,7 +83,7 @@ func (r *ShadowReport) Data() (map[string]string, error) {
 // Lines returns the report as text for people, with the newest differences, at most so many.
 func (r *ShadowReport) Lines(most int) []string {
 	lines := []string{"For " + duration.HumanDuration(r.Time.Sub(r.Since.Time)) +
-		", shadow mode has compared the built-in's evictions with what taints and tolerations require.", ""}
+		", shadow mode has compared the built-in controller's evictions with what taints and tolerations require.", ""}
 	count := func(pods int, meaning string) { lines = append(lines, fmt.Sprintf("%6d  %s", pods, meaning)) }
 	for _, known := range ShadowOutcomes {
 		count(r.Pods[known.Outcome], known.Meaning)

@@ -81,7 +81,7 @@ built-in taint-eviction-controller then evicts only while no Taintkeeper can.
 
 It can also take the place of two controllers of kube-controller-manager. Switch these off first:
   eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
-  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (it cannot run next to the built-in)
+  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (it cannot run next to the built-in controller)
 
   node-taint-rule   taints nodes according to NodeTaintRules, and replaces nothing. It waits until the resource
                     NodeTaintRule (config/crd.yaml) is installed.`,
@@ -109,8 +109,8 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringToStringVar(&o.featureGates, "feature-gates", nil, "Kubernetes feature gates, set as in the API server: "+comparisonOperators+"=true|false (default false)")
 	flags.BoolVar(&o.dryRun, "dry-run", false, "observe, log, count and write events marked as a dry run, but change nothing")
 	flags.BoolVar(&o.shadow, "shadow", false, "compare what the built-in taint-eviction-controller does with what taints and tolerations require, write the differences to ConfigMap "+v1alpha1.ShadowConfigMap+", and change nothing else")
-	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in evicts again if no replica has renewed the eviction clock for 30 s")
-	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside; with --coexist, Taintkeeper computes from it how long the built-in's backlog of evictions lasts")
+	flags.BoolVar(&o.coexist, "coexist", false, "keep the built-in taint-eviction-controller from evicting while this process can evict, with the admission policy of config/coexistence.yaml; the built-in controller evicts again if no replica has renewed the eviction clock for 30 s")
+	flags.Float32Var(&o.coexistQPS, "coexist-kube-api-qps", coexist.DefaultKubeAPIQPS, "calls per second that kube-controller-manager may make (its flag --kube-api-qps), which cannot be read from outside; with --coexist, Taintkeeper computes from it how long the built-in controller's backlog of evictions lasts")
 	flags.IntVar(&o.concurrentEvictions, "concurrent-evictions", eviction.DefaultConcurrentEvictions, "evictions in flight at the same time, from 1 to 100, not counting up to four times as many that take longer than a quarter of a second")
 	flags.BoolVar(&o.stampTaints, "stamp-taints", true, "write timeAdded on NoExecute taints that have none, so that countdowns survive a restart; if false, evictions do not need the right to patch nodes, except with --coexist")
 	flags.Float32Var(&o.kubeAPIQPS, "kube-api-qps", 0, "calls per second to the API server; 0 sets no limit and relies on the API server's priority and fairness")

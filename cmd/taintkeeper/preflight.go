@@ -100,7 +100,7 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 	if len(o.running()) == 1 {
 		return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; %s", seen, adviceOnRival)
 	}
-	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller is running; evictions follow the built-in's taints", "seen", seen, "advice", adviceOnRival)
+	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller is running; evictions follow the built-in controller's taints", "seen", seen, "advice", adviceOnRival)
 	o.controllers = append([]string{"-" + controllerNodeHealth}, o.controllers...) // the first that names it decides
 	o.nodeHealthLeftOut = true
 	return nil

@@ -24,7 +24,7 @@ const (
 	// its writes is seen.
 	rivalLookEvery = builtin.Recent / 2
 	// adviceOnRival says what to do about it.
-	adviceOnRival = "switch the built-in off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
+	adviceOnRival = "switch the built-in controller off with kube-controller-manager --controllers=*,-node-lifecycle-controller, wait ten minutes, and start again"
 )
 
 // rivals looks for a built-in node-lifecycle-controller.

@@ -35,9 +35,12 @@ const (
 	millionNodes = 15_000
 )
 
-// rest starts Taintkeeper in a cluster of ordinary size where nothing happens.
+// rest starts the contestants in a cluster of ordinary size where nothing happens.
 func (b *bench) rest(ctx context.Context) error {
-	return b.starts(ctx, tableRest, restPods, restNodes, nameOurs, namePrevious)
+	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil {
+		return err
+	}
+	return b.starts(ctx, tableRest, restPods, restNodes, nameOurs, namePrevious, nameCoexist, nameBuiltIn)
 }
 
 // scale starts the contestants in a big cluster where nothing happens.
@@ -61,8 +64,8 @@ func (b *bench) starts(ctx context.Context, table string, pods, nodes int, conte
 	}})
 }
 
-// startOf measures a process that has just deleted its first pod, of a node that was tainted all along, and its memory
-// when it has settled.
+// startOf measures a process that has just deleted its first pod, of a node that was tainted all along. When it has
+// settled, it measures a minute in which nothing happens, and its memory.
 func (b *bench) startOf(ctx context.Context, p *process) (figures, error) {
 	own, server, err := b.usage(ctx, p)
 	if err != nil {
@@ -78,6 +81,13 @@ func (b *bench) startOf(ctx context.Context, p *process) (figures, error) {
 	if err := await.Pause(ctx, b.settle); err != nil {
 		return nil, err
 	}
+	atRest, err := b.measured(ctx, p, func(ctx context.Context) error { return await.Pause(ctx, time.Minute) })
+	if err != nil {
+		return nil, err
+	}
+	start = append(start,
+		figure{"CPU time in a minute at rest, s", atRest[0].Value},
+		figure{"CPU time of the API server in a minute at rest, s", atRest[1].Value})
 	memory, err := p.memory()
 	return append(start, memory...), err
 }

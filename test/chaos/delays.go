@@ -123,7 +123,7 @@ type delay struct {
 	stretch
 
 	until time.Time   // when the DELETE that ended it was sent, or when it ended otherwise
-	usual explanation // by what replicas usually wait after a failure
+	usual explanation // by what replicas usually wait after a failure, and evict promptly once they can
 }
 
 // delays are all stretches, with what explains them.
@@ -134,7 +134,7 @@ func (h *history) delays() []delay {
 		if s.evicted != nil {
 			until = s.evicted.received
 		}
-		all = append(all, delay{stretch: s, until: until, usual: h.explain(s, until, usualBackoff)})
+		all = append(all, delay{stretch: s, until: until, usual: h.explain(s, until, usualBackoff, prompt)})
 	}
 	return all
 }
@@ -160,13 +160,13 @@ func (d delay) unexplained() bool { return d.until.Sub(d.usual.until) > prompt }
 func (h *history) judgeDelays() []finding {
 	var found []finding
 	for _, d := range h.delays() {
-		weak := h.explain(d.stretch, d.until, longestBackoff)
+		weak := h.explain(d.stretch, d.until, longestBackoff, lateAfter)
 		after := func(explained explanation) time.Duration {
 			return d.until.Sub(explained.until) - h.stalled(explained.until, d.until)
 		}
 		as := lost
 		if after(weak) <= lostAfter && !h.outlivedRecovery(d.stretch) {
-			as, weak = tardy, d.usual
+			as, weak = tardy, h.explain(d.stretch, d.until, usualBackoff, lateAfter)
 			if after(weak) <= lateAfter {
 				continue
 			}

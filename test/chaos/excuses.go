@@ -43,10 +43,10 @@ func longestBackoff(failed *call, _ int) time.Duration {
 	return 30 * time.Second
 }
 
-// explain says until when faults explain that a pod had not left by an instant. They can have hidden its taints when
-// they came: a taint without a timeAdded counts from when it is first seen, and a pod is due as much later as its taint
-// was seen late.
-func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
+// explain says until when faults explain that a pod had not left by an instant, if the next one may begin as long as
+// soon after the last. They can have hidden its taints when they came: a taint without a timeAdded counts from when it
+// is first seen, and a pod is due as much later as its taint was seen late.
+func (h *history) explain(s stretch, end time.Time, wait backoff, soon time.Duration) explanation {
 	general := h.excusesByElection()
 	for _, episode := range h.episodes {
 		general = append(general, oracle.Between(episode.From, episode.To.Add(catchUp)))
@@ -55,24 +55,25 @@ func (h *history) explain(s stretch, end time.Time, wait backoff) explanation {
 		h.excusesByCalls(s, end, wait), h.excusesByReviews(s.pod), h.excusesByGaps(s), h.excusesByClocks(s),
 		h.excusesByWatches(h.led), general,
 	)
-	explained := chain(all, s.due)
+	explained := chain(all, s.due, soon)
 	for _, sight := range s.sights {
 		// Anything that was seen late before a run led counts, too, once it leads.
-		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight)
+		seen := chain(append(h.excusesByWatches(h.everLed), general...), sight, soon)
 		if seen.touched {
-			explained.until = oracle.Later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight))).until)
+			explained.until = oracle.Later(explained.until, chain(all, s.due.Add(seen.until.Sub(sight)), soon).until)
 			explained.touched = true
 		}
 	}
 	return explained
 }
 
-// chain follows excuses from an instant on, as long as each begins before the eviction was due after the previous one.
-func chain(excuses []span, from time.Time) explanation {
+// chain follows excuses from an instant on, as long as each begins before the eviction had to come after the previous
+// one.
+func chain(excuses []span, from time.Time, soon time.Duration) explanation {
 	slices.SortFunc(excuses, func(a, b span) int { return a.From.Compare(b.From) })
 	explained := explanation{until: from}
 	for _, e := range excuses {
-		if e.To.Before(from) || e.From.After(explained.until.Add(prompt)) {
+		if e.To.Before(from) || e.From.After(explained.until.Add(soon)) {
 			continue
 		}
 		explained.until, explained.touched = oracle.Later(explained.until, e.To), true

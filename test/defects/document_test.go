@@ -17,7 +17,7 @@ import (
 const documentFile = "../../docs/defects.md"
 
 var (
-	about    = regexp.MustCompile(`Kubernetes (v[0-9.]+),(?s:.*)machine with (.*); all scenarios together took (\S+)\.`)
+	about    = regexp.MustCompile(`Kubernetes (v[0-9.]+), and(?s:.*)machine with (.*); all scenarios together took (\S+)\.`)
 	outcomes = regexp.MustCompile(`(?m)^\| (\d+) \| .* \| .* \| (.*) \| (.*) \|$`)
 )
 

@@ -48,10 +48,9 @@ func fixedRows() []row {
 	return []row{
 		{
 			number:   1,
-			scenario: "A node is untainted while most of its evictions are still waiting",
+			scenario: "A node is untainted while its evictions wait",
 			should:   "No pod is deleted after the untaint",
-			how: "A node with 200 pods is tainted, and untainted 2 s later. Deletes count if the API server accepted " +
-				"them more than 1 s after it answered the untaint, according to the audit log. " + atSameLimits,
+			how:      "200 pods, untainted after 2 s. Deletes within 1 s after the untaint do not count.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", untaintPods)},
 				When:     []Step{Taint("tainted", "gone"), After(2 * time.Second), Untaint("tainted", "gone")},
@@ -62,8 +61,7 @@ func fixedRows() []row {
 			number:   2,
 			scenario: "Many pods are due at once",
 			should:   "The first leaves immediately; two calls per pod",
-			how: "150 pods on one node are due at once. Deletes and calls are counted in the audit log. Right means a " +
-				"first delete within 4 s and fewer than 2.5 calls per pod. " + atSameLimits,
+			how:      "150 pods. Right means a first delete within 4 s and fewer than 2.5 calls per pod.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", stormPods)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -72,11 +70,11 @@ func fixedRows() []row {
 		},
 		{
 			number:   3,
-			scenario: "Deletes are refused for some seconds, by a webhook, a policy or a restarting API server",
-			should:   "The pod leaves once deletes are allowed again",
+			scenario: "Deletes are refused for some seconds",
+			should:   "The pod leaves once they are allowed again",
 			issues:   []int{140639},
-			how: "A ValidatingAdmissionPolicy refuses the delete of a due pod and is removed 3 s later. Right means that the " +
-				"pod leaves within 10 s after a dry-run delete is accepted again, which allows for backoff.",
+			how: "A ValidatingAdmissionPolicy refuses for 3 s. Right means that the pod leaves within 10 s after a dry-run " +
+				"delete is accepted again, which allows for backoff.",
 			stories: scenarios.Named("deletes refused"),
 		},
 		{
@@ -84,9 +82,8 @@ func fixedRows() []row {
 			scenario: "Taints or tolerationSeconds change during a countdown",
 			should:   "The earliest deadline that still holds counts",
 			issues:   []int{102993, 108982},
-			how: "Four pods. One tolerates a taint for 600 s, and a second later its node gets a second taint, which it " +
-				"tolerates for 3 s. One tolerates two taints for 15 s and 5 s, and the second is removed after 2 s. On " +
-				"the other two, tolerationSeconds change after 2 s, from 600 to 5 and from 5 to 15.",
+			how: "A taint is tolerated for 600 s, and a second one, a second later, for 3 s. Two taints are tolerated for 15 s " +
+				"and 5 s, and the second goes after 2 s. After 2 s, tolerationSeconds change from 600 to 5, or from 5 to 15.",
 			stories: scenarios.Named("second, shorter taint", "shorter one removed", "seconds shortened", "seconds lengthened"),
 		},
 		{
@@ -94,8 +91,7 @@ func fixedRows() []row {
 			scenario: "The histogram of eviction durations",
 			should:   "It counts seconds",
 			pulls:    []int{141311, 141742},
-			how: "Five pods are evicted, along with those of other scenarios, and `" + durationMetric + "` is scraped. " +
-				"Right means that every sample is in a finite bucket and that the sum is plausible.",
+			how:      "`" + durationMetric + "`. Right means that every sample is in a finite bucket and that the sum is plausible.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", 5)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -106,8 +102,7 @@ func fixedRows() []row {
 			number:   6,
 			scenario: "tolerationSeconds of 585 years",
 			should:   "The pod stays",
-			how: "A pod tolerates a taint for 18446744074 s, more nanoseconds than fit into 64 bits. It is watched for " +
-				"10 s.",
+			how:      "18446744074 s, more nanoseconds than fit into 64 bits.",
 			stories: []Scenario{{
 				Given: []Step{Alone("patient", scene.Tolerating("gone", 18_446_744_074))},
 				When:  []Step{Taint("patient", "gone")},
@@ -115,11 +110,10 @@ func fixedRows() []row {
 		},
 		{
 			number:   7,
-			scenario: "A pod is replaced under the same name, on a healthy node, while its eviction waits",
+			scenario: "A pod is replaced under its name, on a healthy node, while its eviction waits",
 			should:   "The replacement stays",
 			issues:   []int{107543, 125332},
-			how: "80 pods on another node are due first, so the pod's eviction waits. A second after its own taint " +
-				"the pod is deleted and recreated on a node without taints. The new pod is watched for 20 s. " + atSameLimits,
+			how:      "80 pods on another node are due first. A second after its taint, the pod is deleted and recreated.",
 			stories: []Scenario{{
 				Given: []Step{Node("crowded"), Crowd("crowded", queuePods), Node("healthy"), Alone("database-0")},
 				When: []Step{
@@ -134,8 +128,7 @@ func fixedRows() []row {
 			number:   8,
 			scenario: "Taints change while a pod terminates",
 			should:   "The pod is deleted once",
-			how: "The node of a pod that tolerates nothing gets five taints, 1.5 s apart, while the pod terminates because " +
-				"of the first. Accepted deletes are counted in the audit log.",
+			how:      "Five taints, 1.5 s apart; the first evicts the pod.",
 			stories: []Scenario{{
 				Given: []Step{Alone("slow")},
 				When: []Step{
@@ -149,8 +142,8 @@ func fixedRows() []row {
 			scenario: "The mirror pod of a static pod is on a tainted node",
 			should:   "It is left alone",
 			issues:   []int{42753, 96363, 121052},
-			how: "The scenario acts as the kubelet: it recreates the mirror pod a second after each delete, for 10 s. " +
-				"Both controllers delete the completed pod on the same node, which Taintkeeper does on purpose.",
+			how: "The scenario recreates the mirror pod a second after each delete, as a kubelet does. Both controllers delete the " +
+				"completed pod on the same node, Taintkeeper on purpose.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), mirrorPod, On("tainted", "completed"), Finish("completed", corev1.PodSucceeded)},
 				When:     []Step{Taint("tainted", "gone")},
@@ -162,17 +155,15 @@ func fixedRows() []row {
 			scenario: "The controller restarts during a countdown",
 			should:   "The pod leaves after 15 s, as without a restart",
 			issues:   []int{108268},
-			how:      "A pod tolerates a taint for 15 s. After 5 s the process gets SIGTERM and restarts.",
+			how:      "The process gets SIGTERM after 5 s, and a new one starts.",
 			stories:  scenarios.Named("restart in mid-countdown"),
 		},
 		{
 			number:   11,
 			scenario: "A node is tainted while the node-lifecycle and daemonset controllers are off",
 			should:   "The pod leaves",
-			how: "kube-controller-manager runs with " +
-				"`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. The node " +
-				"of a running pod is tainted, and the pod is watched for 10 s. Pods created on an already tainted node " +
-				"need no index, and both controllers evict them.",
+			how: "`--controllers=*,-node-lifecycle-controller,-daemonset-controller`, also alongside Taintkeeper. The pod ran " +
+				"before the taint: both controllers evict pods created on an already tainted node.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("due")},
 				When:     []Step{Taint("due", "gone")},
@@ -182,10 +173,9 @@ func fixedRows() []row {
 		{
 			number:   12,
 			scenario: "Thousands of pods are pending, then due at once",
-			should:   "The number of goroutines does not grow with the number of pods",
-			how: "A node with 2,000 pods gets a taint that they tolerate for 600 s, then one that they do not tolerate. The " +
-				"highest of three scrapes of `go_goroutines`, a second apart, counts; memory is shown but not judged. " +
-				atSameLimits,
+			should:   "The number of goroutines does not grow",
+			how: "2,000 pods of one node get a taint that they tolerate for 600 s, then one that they do not tolerate. The highest of " +
+				"three scrapes of `go_goroutines` counts; memory is not judged.",
 			stories: []Scenario{{
 				Given:    []Step{Node("tainted"), Crowd("tainted", crowd, scene.Tolerating("soon", scenarios.LongTime))},
 				Promised: []Check{goroutines},
@@ -196,17 +186,16 @@ func fixedRows() []row {
 			scenario: "The controller sees a new pod before it sees that its node was untainted",
 			should:   "The pod stays",
 			issues:   []int{119862, 139992},
-			how: "A pod (before) is evicted from a tainted node. A proxy then delays the controller's watch of nodes and " +
-				"nothing else. The node is untainted, and another pod (after) is created on it and watched for 10 s. " +
-				"kube-controller-manager's controllers share the proxy's identity here.",
+			how: "The pod \"before\" is evicted. A proxy then delays only the watch of nodes; upstream's controllers share its " +
+				"identity here. The node is untainted, and \"after\" is created on it.",
 			stories: scenarios.Named("pod seen before the untaint"),
 		},
 		{
 			number:   14,
 			scenario: "Events",
 			should:   "'Cancelling deletion' only for pods that stay; events carry the pod's UID",
-			how: "Another client deletes a pod whose eviction is pending; another pod is evicted. Events are listed " +
-				"after 6 s. `kubectl describe pod` shows only events with the UID.",
+			how: "One pod's eviction is pending when another client deletes it; another pod is evicted. `kubectl describe pod` " +
+				"shows only events with the UID.",
 			stories: []Scenario{{
 				Given: []Step{Alone("pending", goneAtOnce, scene.Tolerating("gone", scenarios.LongTime)), On("pending", "due")},
 				When: []Step{
@@ -220,8 +209,7 @@ func fixedRows() []row {
 			number:   15,
 			scenario: "What operators can see",
 			should:   "How many evictions are pending, how they ended, and what would happen",
-			how: "With an eviction pending, /metrics is searched for a gauge of pending evictions that is not 0 and " +
-				"for a label `result`, and `--help` for `--dry-run`.",
+			how:      "In /metrics, a gauge of pending evictions that is not 0 and a label `result`; in `--help`, `--dry-run`.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("pending", scene.Tolerating("gone", scenarios.LongTime))},
 				When:     []Step{Taint("pending", "gone"), After(2 * time.Second)},
@@ -232,9 +220,8 @@ func fixedRows() []row {
 			number:   16,
 			scenario: "A toleration with Gt or Lt meets a value that is not an integer",
 			should:   "It does not match, and nothing is logged",
-			how: "The feature gate TaintTolerationComparisonOperators is on, as in all scenarios. A pod with ten Gt " +
-				"tolerations and one that matches everything is on a node whose taint has a non-integer value. The node's " +
-				"taints change five times, and log lines with the value are counted.",
+			how: "Ten Gt tolerations, and one that matches everything. The node's taints change five times; log lines with the value " +
+				"are counted.",
 			stories: []Scenario{{
 				Given: []Step{Alone("choosy", comparing("quality", 10))},
 				When: []Step{
@@ -254,23 +241,20 @@ func keptRows() []row {
 			section:  keeps,
 			number:   17,
 			scenario: "A webhook hangs on the deletes of many pods",
-			should:   "A pod on another node, which the webhook does not select, leaves when it is due",
-			how: "200 pods of one node are due, and a validating webhook on their DELETE (`timeoutSeconds: 10`, " +
-				"`failurePolicy: Fail`) does not answer. 21 s after the first call, another node gets a taint, which its " +
-				"pod tolerates for 5 s. Neither controller limits the rate of its calls: kube-controller-manager runs with " +
-				"`--kube-api-qps=10000`, Taintkeeper with its defaults. Hanging calls occupy the controller's seats in the " +
-				"API server's flow control, which adjusts their number every 10 s. A pod that is due before that " +
-				"may be up to 10 s late.",
+			should:   "A pod on another node, which it does not select, leaves when due",
+			how: "200 pods of one node; the webhook (`timeoutSeconds: 10`, `failurePolicy: Fail`) does not answer. The other node " +
+				"gets its taint, tolerated for 5 s, 21 s after the first call: hanging calls occupy seats, whose number the API " +
+				"server adjusts every 10 s, so a pod due earlier may be 10 s late. kube-controller-manager runs with " +
+				"`--kube-api-qps=10000`, Taintkeeper with its defaults, so neither limits its calls.",
 			stories: []Scenario{hang()},
 		},
 		{
 			section:  keeps,
 			number:   18,
 			scenario: "A node is not ready, then becomes unreachable during the countdown",
-			should:   "The pods leave 8 s and 18 s after the first taint, as their tolerations say",
-			how: "The scenario sets a node's condition Ready to False and 5 s later to Unknown; in the second case " +
-				"it keeps switching every 5 s. The node-lifecycle controller, which runs next to both, swaps the " +
-				"NoExecute taints, each with its own timeAdded. Times count from the first taint.",
+			should:   "The pods leave 8 s and 18 s after the first taint",
+			how: "Ready becomes False, 5 s later Unknown, and in the second case switches every 5 s. The node-lifecycle controller, " +
+				"which runs next to both, swaps the NoExecute taints, each with its own timeAdded.",
 			stories: []Scenario{swaps("one swap", 1), swaps("three swaps", 3)},
 		},
 		{
@@ -278,8 +262,7 @@ func keptRows() []row {
 			number:   19,
 			scenario: "The controller restarts after such a swap",
 			should:   "The pod leaves after 12 s, as without a restart",
-			how: "As in 18, with one swap. A second later the process gets SIGTERM and restarts. In " +
-				"kube-controller-manager, the node-lifecycle controller restarts too.",
+			how:      "As 18 with one swap; a second later the process restarts, and with it upstream's node-lifecycle controller.",
 			stories: []Scenario{{
 				Given: []Step{Alone("counted", scene.ToleratingNotReady(12)...)},
 				When:  []Step{unwell("counted"), At("counted", 5*time.Second), unheard("counted"), After(time.Second), Restart},
@@ -290,19 +273,16 @@ func keptRows() []row {
 			number:   20,
 			scenario: "A node is untainted while a DELETE waits for a webhook's answer",
 			should:   "The pod stays; 'Cancelling deletion' only for pods that stay",
-			how: "A validating webhook admits the DELETE of a pod after 6 s. The node is untainted 2 s after the " +
-				"webhook is called, and the pod is watched for 10 s. Then events are listed.",
-			stories: []Scenario{cancelInFlight()},
+			how:      "The webhook is called, the untaint comes 2 s later, and the webhook admits the DELETE 6 s after the call.",
+			stories:  []Scenario{cancelInFlight()},
 		},
 		{
 			section:  keeps,
 			number:   21,
 			scenario: "The clock of the controller's machine is five minutes ahead",
-			should:   "Pods leave after the 8 s that they tolerate",
-			how: "The program is built with a modified `time` package, whose wall clock can be set; its monotonic clock " +
-				"is not affected. Two pods tolerate a taint for 8 s, set with timeAdded as the node-lifecycle controller " +
-				"does. 2 s after the first pod's taint, the clock is set five minutes ahead; then the second pod's node " +
-				"is tainted.",
+			should:   "Pods leave after the tolerated 8 s",
+			how: "A modified `time` package sets the wall clock; the monotonic clock is not affected. Taints have a timeAdded. The " +
+				"clock is set 2 s after the first pod's taint (stepped) and before the second pod's (ahead).",
 			stories: []Scenario{{
 				Given:    []Step{Alone("stepped", scene.Tolerating("gone", 8)), Alone("ahead", scene.Tolerating("gone", 8))},
 				When:     []Step{stampedTaint("stepped"), After(2 * time.Second), clockAhead, stampedTaint("ahead")},
@@ -313,9 +293,8 @@ func keptRows() []row {
 			section:  keeps,
 			number:   22,
 			scenario: "Another client keeps removing timeAdded from a taint",
-			should:   "The controller does not fight it, and the pod leaves after the 12 s that it tolerates",
-			how: "A taint is set without timeAdded. For 20 s the scenario checks every 50 ms whether it has one, " +
-				"and removes it. Writes to the node are counted in the audit log; at most 8 are allowed.",
+			should:   "No fight; the pod leaves after the tolerated 12 s",
+			how:      "For 20 s, the scenario looks every 50 ms and removes timeAdded. At most 8 writes to the node are allowed.",
 			stories: []Scenario{{
 				Given:    []Step{Alone("managed", scene.Tolerating("gone", 12)), untainted("managed")},
 				When:     []Step{Taint("managed", "gone"), unstamped("managed", 20*time.Second)},
@@ -332,9 +311,9 @@ func nodeRows() []row {
 			section:  nodes,
 			number:   23,
 			scenario: "A client writes to the Lease of a node that has just fallen silent, without renewing it",
-			should:   "The node becomes Unknown after 20 s, like the other silent node",
-			how: "Both nodes fall silent at once, and 6 s later a client sets an annotation of the Lease of one of them. " + inSilence +
-				" Upstream's feature gate is NodeControllerLeaseCircuitBreaker: it compares the version of the Lease with the one of the last renewal.",
+			should:   "It becomes Unknown after 20 s, like the other",
+			how: "6 s after two nodes fell silent, a client sets an annotation of one Lease. Upstream's feature gate " +
+				"NodeControllerLeaseCircuitBreaker compares the Lease's version with the one of the last renewal.",
 			stories: []Scenario{silentNodes(2, "silent-0")},
 		},
 		{
@@ -342,17 +321,11 @@ func nodeRows() []row {
 			number:   24,
 			scenario: "200 nodes fall silent at once",
 			should:   "All become Unknown after 20 s",
-			how: "The leases of 200 nodes are renewed, and then no more. " + inSilence +
-				" Since 1.37, upstream reads the Lease of every silent node in every pass.",
-			stories: []Scenario{silentNodes(200, "")},
+			how:      "Since 1.37, upstream reads the Lease of every silent node in every pass.",
+			stories:  []Scenario{silentNodes(200, "")},
 		},
 	}
 }
-
-const inSilence = "Both controllers run with `--node-monitor-grace-period=20s`. Upstream checks all nodes every 5 s, its default, so right " +
-	"means that each node is Unknown 20 to 29 s after the last renewal of its Lease. Nodes are watched for 110 s."
-
-const atSameLimits = "Both controllers run with upstream's default limits of 20 calls per second and bursts of 30."
 
 // act is some scenarios that are played side by side, because they do not disturb one another.
 type act struct {

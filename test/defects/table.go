@@ -21,10 +21,10 @@ type chapter struct {
 }
 
 var chapters = []chapter{
-	{fixes, "What Taintkeeper fixes", "[Proofs](../test/README.md#tests-of-each-defect) lists the tests for each under the same number. " +
-		"In the source of Kubernetes 1.38.0-beta.0, only the histogram (5) is fixed."},
-	{keeps, "What a replacement must not break", "Promises that users rely on. Upstream keeps most of them by " +
-		"design: it counts with its own timers, writes nothing to nodes\nand has a goroutine per eviction."},
+	{fixes, "What Taintkeeper fixes", "[These tests](../test/README.md#tests-of-each-defect) prove each fix, under the same number. " +
+		"In the source of Kubernetes 1.38.0-beta.0, only\nthe histogram (5) is fixed."},
+	{keeps, "What a replacement must not break", "Upstream keeps most of these promises by design: it counts with its own timers, writes nothing " +
+		"to nodes\nand has a goroutine per eviction."},
 	{nodes, "What came with Kubernetes 1.37", "Defects of its node-lifecycle controller. Two more need a watch that lags, so they " +
 		"run in virtual time, in `test/parity/histories`\n(`TestWhileItsLeasesAreBehindUpstreamForgetsTheDisruptionAndSaysNothing`)."},
 }
@@ -75,7 +75,7 @@ func document(r report, machine string) string {
 			c.write(&text, results)
 		}
 	}
-	text.WriteString("\n## How each is measured\n\n")
+	text.WriteString(measured)
 	for _, result := range r.results {
 		fmt.Fprintf(&text, "%d. %s%s\n", result.number, result.how, references(result.row))
 	}
@@ -92,20 +92,25 @@ func (c chapter) write(text *strings.Builder, results []result) {
 
 const documentHead = `# Defects side by side
 
-Every defect of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and promises that both
-must keep. Each scenario runs on a real API server of Kubernetes %s, with its kube-controller-manager and with
-` + "`bin/taintkeeper`" + `, in separate clusters. A program runs the scenarios and writes this file:
+Defects of kube-controller-manager's taint-eviction-controller that Taintkeeper fixes, and promises that both must keep.
+A program plays each scenario to both, in separate clusters of Kubernetes %s, and writes this file:
 
     make defects ARGS=-write=docs/defects.md
 
 The figures are from one run on a machine with %s; all scenarios together took %s.
-The program relies on its own watch and the audit log, and reads a controller's metrics, logs and events only if the
-scenario is about them. An eviction is wrong if it is early or more than 4 seconds late; the machine can cause smaller
-delays.
+An eviction is wrong if it is early or more than 4 seconds late; the machine can cause smaller delays.
+`
 
-There are no kubelets, so a deleted pod keeps terminating. Unless a scenario says otherwise, kube-controller-manager
-runs with its defaults, except for a feature gate (see 16) and three flags of the node-lifecycle controller: both grace
-periods are a day, and it checks nodes every second, not every five.
+const measured = `
+## How each is measured
+
+By a watch of the program's own and the audit log; metrics, logs and events count only in scenarios about them. There are
+no kubelets, so a deleted pod keeps terminating. A pod that stays is watched for at least 10 s.
+kube-controller-manager runs with its defaults, but for the feature gate TaintTolerationComparisonOperators (on) and the
+node-lifecycle controller, whose grace periods are a day and which checks nodes every second. In 1, 2, 7 and 12, both
+controllers have upstream's default limits of 20 calls per second and bursts of 30. In 23 and 24, both have a grace
+period of 20 s and upstream checks every 5 s, its default, so right means 20 to 29 s after the last renewal of the Lease.
+
 `
 
 const tableHead = `| # | scenario | what should happen | upstream | ours |

@@ -173,7 +173,7 @@ func reported(punctual, late string) Check {
 			return Finding{Seen: fmt.Sprint("shadow mode reports no difference: ", err)}, nil
 		}
 		said := report.Differences[0]
-		right := err == nil && said.Pod == late && strings.Contains(said.Sentence, "the built-in restarted its countdown of 12 s at")
+		right := err == nil && said.Pod == late && strings.Contains(said.Sentence, "the built-in controller restarted its countdown of 12 s at")
 		return Finding{Seen: said.Sentence, Right: right}, nil
 	}
 }

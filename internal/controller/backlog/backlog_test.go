@@ -289,6 +289,21 @@ func TestWhenThe65thIsSlowTheYoungestOfTheNamespaceWithTheMostIsCancelled(t *tes
 	}
 }
 
+func TestNamespacesWithEquallyManySlowEvictionsLoseEquallyMany(t *testing.T) {
+	b, now := with(std, pods("a", 34, t0), pods("b", 34, t0)), t0
+	for range 5 {
+		begin(b, now)
+		now = now.Add(250 * ms)
+	}
+	lost := map[string]int{}
+	for _, e := range b.Excess(now) {
+		lost[e.Group]++
+	}
+	if lost["a"] != 2 || lost["b"] != 2 {
+		t.Errorf("of 68 are cancelled %v, want 2 of each namespace", lost)
+	}
+}
+
 // 200 namespaces hang. The evictions that began first must continue, so that it is noticed when their namespaces no
 // longer hang.
 func TestTheOldestSlowEvictionsAreNeverCancelled(t *testing.T) {
@@ -655,6 +670,14 @@ func TestStatsCountWhatIsAhead(t *testing.T) {
 	}
 	if late, none := s.Overdue(t0.Add(sec)), (&Stats{}).Overdue(t0); late != sec || none != 0 {
 		t.Errorf("the oldest is overdue for %v, and %v if there is none", late, none)
+	}
+}
+
+func TestUntriedAreDeletesThatHaveNotBegun(t *testing.T) {
+	b := with(std, pods("a", 16, t0), pods("b", 1, t0.Add(sec)), asking(pods("c", 20, t0)))
+	begin(b, t0)
+	if s := b.Stats(t0.Add(sec)); !s.Untried.Equal(t0.Add(sec)) {
+		t.Errorf("the first that was not tried is due %v after the start, want 1s", s.Untried.Sub(t0))
 	}
 }
 

@@ -188,7 +188,7 @@ func (c *Comparison) observeSecondMark(pod *podcache.Pod, deleted, now time.Time
 	e := c.expect(pod)
 	e.deleted, e.seen, e.judged = now, now, true
 	c.count(e, v1alpha1.ShadowTwice)
-	c.report(e, v1alpha1.ShadowTwice, "it was already terminating when the built-in marked it for deletion", now)
+	c.report(e, v1alpha1.ShadowTwice, "it was already terminating when the built-in controller marked it for deletion", now)
 }
 
 // observeDelete notes that a pod was deleted, by the built-in or by another client.

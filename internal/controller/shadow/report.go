@@ -67,7 +67,7 @@ func (c *Comparison) report(e *expected, outcome v1alpha1.ShadowOutcome, why str
 	c.takeBack(d.UID)
 	c.differences = append(c.differences, d)
 	c.differences = slices.Delete(c.differences, 0, max(len(c.differences)-mostDifferences, 0))
-	c.config.Logger.Info("The built-in's eviction differs from what taints and tolerations require",
+	c.config.Logger.Info("The built-in controller's eviction differs from what taints and tolerations require",
 		"outcome", string(d.Outcome), "pod", klog.KRef(d.Namespace, d.Pod), "node", d.Node,
 		"due", d.Due, "evicted", d.Evicted, "explanation", d.Sentence)
 	maps.DeleteFunc(c.announced, func(_ string, last time.Time) bool { return now.Sub(last) >= eventEvery })
@@ -185,7 +185,7 @@ const podsHelp = "Pods that the built-in taint eviction evicted or should have e
 func newLateness() prometheus.Histogram {
 	return prometheus.NewHistogram(prometheus.HistogramOpts{
 		Name:    "taintkeeper_shadow_difference_seconds",
-		Help:    "Time in seconds from when a pod was due until the built-in evicted it, negative if it was early.",
+		Help:    "Time in seconds from when a pod was due until the built-in controller evicted it, negative if it was early.",
 		Buckets: []float64{-300, -60, -30, -10, -5, -2, -1, 0, 1, 2, 5, 10, 30, 60, 120, 300, 600, 1800},
 	})
 }
@@ -203,7 +203,7 @@ func (c *Comparison) register() error {
 		c.lateness,
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_overdue_pods",
-			Help: "Pods that must leave their node because of its taints and that the built-in has not evicted yet.",
+			Help: "Pods that must leave their node because of its taints and that the built-in controller has not evicted yet.",
 		}, locked(func() int { return c.overdue })),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "taintkeeper_shadow_pending_pods",

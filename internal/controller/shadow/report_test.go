@@ -48,7 +48,7 @@ func TestTheReportIsWrittenWithinTenSecondsOfAChangeEachMinuteAndAtTheEnd(t *tes
 		last := w.writes[len(w.writes)-1].data
 		report, err := v1alpha1.ParseShadowReport(&corev1.ConfigMap{Data: last})
 		w.Must(nil, err)
-		const sentence = "evicted 41 s late: the built-in restarted its countdown of 20 s at 00:00:53, probably because the process restarted; it should have begun at 00:00:12"
+		const sentence = "evicted 41 s late: the built-in controller restarted its countdown of 20 s at 00:00:53, probably because the process restarted; it should have begun at 00:00:12"
 		if len(report.Differences) != 1 || *report.Differences[0].Seconds != 41 || report.Differences[0].Sentence != sentence {
 			t.Errorf("it reports %+v, want one difference of 41 s: %s", report.Differences, sentence)
 		}
@@ -111,7 +111,7 @@ func TestTheMetricsAreWellFormed(t *testing.T) {
 			t.Errorf("%v %v", problems, err)
 		}
 		const gauges = `
-# HELP taintkeeper_shadow_overdue_pods Pods that must leave their node because of its taints and that the built-in has not evicted yet.
+# HELP taintkeeper_shadow_overdue_pods Pods that must leave their node because of its taints and that the built-in controller has not evicted yet.
 # TYPE taintkeeper_shadow_overdue_pods gauge
 taintkeeper_shadow_overdue_pods 1
 # HELP taintkeeper_shadow_pending_pods Pods that must leave later because of taints.

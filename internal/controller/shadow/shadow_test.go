@@ -44,7 +44,7 @@ func TestHowTheEvictionOfAPodIsJudged(t *testing.T) {
 		stayed, twice, unjudged    = v1alpha1.ShadowStayed, v1alpha1.ShadowTwice, v1alpha1.ShadowUnjudged
 	)
 	taint := at(10*sec, tainted("k:NoExecute"))
-	notMarked := said("still there 60 s after it was due: the built-in has not marked the pod")
+	notMarked := said("still there 60 s after it was due: the built-in controller has not marked the pod")
 	for name, test := range map[string]struct {
 		tolerates int64
 		happens   []act

@@ -39,17 +39,17 @@ func (c *Comparison) why(e *expected, outcome v1alpha1.ShadowOutcome, now time.T
 		return cmp.Or(c.whyFirstCountdown(e, now), c.whyQueue(e, e.deleted), c.whyRestart(e), unknown)
 	case outcome == v1alpha1.ShadowNever && e.deleted.IsZero():
 		return cmp.Or(c.whyRefused(e), c.whyFirstCountdown(e, now), c.whyQueue(e, now),
-			"the built-in has not marked the pod; it was probably restarted and began a countdown again, or was refused: it "+gaveUp)
+			"the built-in controller has not marked the pod; it was probably restarted and began a countdown again, or was refused: it "+gaveUp)
 	case outcome == v1alpha1.ShadowNever:
 		return "it was already counted as never evicted"
 	case outcome == v1alpha1.ShadowTwice:
-		return fmt.Sprintf("the built-in deletes by name, and the pod that had this name before had to leave node %s", c.predecessors[e.pod.Key()].pod.Node)
+		return fmt.Sprintf("the built-in controller deletes by name, and the pod that had this name before had to leave node %s", c.predecessors[e.pod.Key()].pod.Node)
 	case e.pod.Flags.Has(podcache.Mirror):
 		return "it is the mirror of a static pod, which only its kubelet can stop"
 	case e.untainted:
-		return fmt.Sprintf("the built-in kept deleting pods after the untaint at %s", c.timeOfDay(e.ended))
+		return fmt.Sprintf("the built-in controller kept deleting pods after the untaint at %s", c.timeOfDay(e.ended))
 	case !e.ended.IsZero():
-		return fmt.Sprintf("the built-in evicted it although it had tolerated all remaining taints since %s", c.timeOfDay(e.ended))
+		return fmt.Sprintf("the built-in controller evicted it although it had tolerated all remaining taints since %s", c.timeOfDay(e.ended))
 	}
 	return "nothing required it to leave: its node has no NoExecute taint that it does not tolerate indefinitely"
 }
@@ -59,13 +59,13 @@ func whyOverflow(e *expected) string {
 	if tolerated <= overflows {
 		return ""
 	}
-	return fmt.Sprintf("the built-in cannot count the %d s for which taint %s is tolerated: as nanoseconds they overflow 64 bits", tolerated, e.reason.Taint.Key)
+	return fmt.Sprintf("the built-in controller cannot count the %d s for which taint %s is tolerated: as nanoseconds they overflow 64 bits", tolerated, e.reason.Taint.Key)
 }
 
 // whyFirstCountdown applies if the pod was evicted, or has not been evicted yet, because the built-in keeps the
 // countdown with which it began, and ignores later changes.
 func (c *Comparison) whyFirstCountdown(e *expected, now time.Time) string {
-	const goesOn = "the built-in went on with the first countdown"
+	const goesOn = "the built-in controller went on with the first countdown"
 	due := e.timer.Due
 	applies := near(e.deleted, due)
 	if e.deleted.IsZero() {
@@ -81,10 +81,10 @@ func (c *Comparison) whyFirstCountdown(e *expected, now time.Time) string {
 	case first == taint && counted != counts:
 		return fmt.Sprintf("%s of %d s; it ignored the change of tolerationSeconds to %d", goesOn, counted, counts)
 	case first == taint:
-		return fmt.Sprintf("the built-in counted from %s, when it first saw taint %s, and not from %s",
+		return fmt.Sprintf("the built-in controller counted from %s, when it first saw taint %s, and not from %s",
 			c.timeOfDay(due.Add(-lasting(counted))), taint, c.timeOfDay(e.reason.Start))
 	case remains:
-		return fmt.Sprintf("the built-in ignored a second taint with a shorter toleration: it continued the countdown for %s, tolerated for %d s, although taint %s is tolerated for %d s",
+		return fmt.Sprintf("the built-in controller ignored a second taint with a shorter toleration: it continued the countdown for %s, tolerated for %d s, although taint %s is tolerated for %d s",
 			first, counted, taint, counts)
 	}
 	return fmt.Sprintf("%s, of %d s for %s, after that taint was removed", goesOn, counted, first)
@@ -95,7 +95,7 @@ func (c *Comparison) whyPredecessor(e *expected) string {
 	if p == nil || p.pod.UID == e.pod.UID || !near(e.deleted, p.due) {
 		return ""
 	}
-	return "the built-in knows pods by name, and went on with the countdown of the pod that had this name before"
+	return "the built-in controller knows pods by name, and went on with the countdown of the pod that had this name before"
 }
 
 // whyQueue applies if the time from due to an instant is at most what the built-in needs for all pods that were due
@@ -108,16 +108,16 @@ func (c *Comparison) whyQueue(e *expected, at time.Time) string {
 	if at.Sub(e.due) > time.Duration(pods)*time.Second/evictionsPerSecond {
 		return ""
 	}
-	return fmt.Sprintf("it probably waited in the built-in's queue: %d pods were due, and with its default limit of 20 calls a second it evicts about %d a second",
+	return fmt.Sprintf("it probably waited in the built-in controller's queue: %d pods were due, and with its default limit of 20 calls a second it evicts about %d a second",
 		pods, evictionsPerSecond)
 }
 
 func (c *Comparison) whyRestart(e *expected) string {
 	switch tolerated := seconds(e.reason); {
 	case !e.marked.IsZero() && e.deleted.Sub(e.marked) > Tolerance:
-		return fmt.Sprintf("the built-in marked it for deletion at %s, and its delete was accepted only %s later", c.timeOfDay(e.marked), duration(e.deleted.Sub(e.marked)))
+		return fmt.Sprintf("the built-in controller marked it for deletion at %s, and its delete was accepted only %s later", c.timeOfDay(e.marked), duration(e.deleted.Sub(e.marked)))
 	case tolerated > 0:
-		return fmt.Sprintf("the built-in restarted its countdown of %d s at %s, probably because the process restarted; it should have begun at %s",
+		return fmt.Sprintf("the built-in controller restarted its countdown of %d s at %s, probably because the process restarted; it should have begun at %s",
 			tolerated, c.timeOfDay(e.deleted.Add(-lasting(tolerated))), c.timeOfDay(e.reason.Start))
 	}
 	return ""
@@ -130,7 +130,7 @@ func (c *Comparison) whyRefused(e *expected) string {
 	} else if !e.pod.Flags.Has(podcache.MarkedByBuiltIn) {
 		return ""
 	}
-	return fmt.Sprintf("the built-in marked it for deletion %s, but it was not deleted; the built-in %s", when, gaveUp)
+	return fmt.Sprintf("the built-in controller marked it for deletion %s, but it was not deleted; the built-in controller %s", when, gaveUp)
 }
 
 // seconds returns for how many seconds a taint is tolerated; zero if it is not.

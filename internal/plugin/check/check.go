@@ -79,7 +79,7 @@ var severities = []cliv1alpha1.Severity{failure, warning, info}
 func Rules() []Rule {
 	return []Rule{
 		{"eviction-controllers", failure, "No controller evicts, or more than one does", controllers(0),
-			"Run Taintkeeper with --coexist, or switch the built-in off with --controllers=*,-taint-eviction-controller."},
+			"Run Taintkeeper with --coexist, or switch the built-in controller off with --controllers=*,-taint-eviction-controller."},
 		{"node-health-controllers", failure, "No controller taints unhealthy nodes, or more than one does", controllers(1),
 			"Remove node-health from Taintkeeper's --controllers, or switch the built-in node-lifecycle-controller off."},
 		{"failed-nodes", warning, "Nodes are not ready or unreachable", failedNodes,

@@ -160,18 +160,18 @@ func TestWhoEvicts(t *testing.T) {
 		says  string // of the task
 		want  is     // of the rule
 	}{
-		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in from evicting", nothing},
+		"ours leads and its clock is fresh, next to the built-in":        {[]sign{taintkeeperLeads, freshEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps the built-in controller from evicting", nothing},
 		"a fresh clock says enough":                                      {[]sign{noRights, freshEvictionClock}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"ours leads and the built-in is off":                             {[]sign{taintkeeperLeads, managerLeads, managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours leads and kube-controller-manager is dead":                 {[]sign{taintkeeperLeads, lease("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours runs alone, without an election":                           {[]sign{taintkeeperPod(), managerWithout}, cliv1alpha1.WhoUnknown, "the built-in does not, and nothing shows whether Taintkeeper does (pod default/keeper is ready, but no leader renews a Lease", nothing},
+		"ours runs alone, without an election":                           {[]sign{taintkeeperPod(), managerWithout}, cliv1alpha1.WhoUnknown, "the built-in controller does not, and nothing shows whether Taintkeeper does (pod default/keeper is ready, but no leader renews a Lease", nothing},
 		"ours runs alone, and has evicted":                               {[]sign{taintkeeperPod(), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"ours is too old to say what it runs":                            {[]sign{oldTaintkeeper, taintkeeperPod(), managerWithAll}, cliv1alpha1.WhoUnknown, "the built-in does, and nothing shows whether Taintkeeper does too (Lease kube-system/taintkeeper does not say what replica-1 runs: upgrade Taintkeeper)", nothing},
-		"ours is too old, and nothing is known about the built-in":       {[]sign{oldTaintkeeper, managerLeads}, cliv1alpha1.WhoUnknown, "upgrade Taintkeeper), nor whether the built-in is off", nothing},
+		"ours is too old to say what it runs":                            {[]sign{oldTaintkeeper, taintkeeperPod(), managerWithAll}, cliv1alpha1.WhoUnknown, "the built-in controller does, and nothing shows whether Taintkeeper does too (Lease kube-system/taintkeeper does not say what replica-1 runs: upgrade Taintkeeper)", nothing},
+		"ours is too old, and nothing is known about the built-in":       {[]sign{oldTaintkeeper, managerLeads}, cliv1alpha1.WhoUnknown, "upgrade Taintkeeper), nor whether the built-in controller is off", nothing},
 		"ours is too old, and has evicted":                               {[]sign{oldTaintkeeper, managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours is too old, and its clock is fresh":                        {[]sign{oldTaintkeeper, freshEvictionClock, managerWithAll}, cliv1alpha1.WhoTaintkeeper, "its eviction clock keeps", nothing},
 		"an old version leads after a newer one":                         {[]sign{taintkeeperLeads, leadsNow("another_1"), managerWithout}, cliv1alpha1.WhoUnknown, "does not say what another_1 runs: upgrade", nothing},
-		"ours leads, and nothing is known about the built-in":            {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"ours leads, and nothing is known about the built-in":            {[]sign{taintkeeperLeads, managerLeads}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in controller is off", warningThat("nothing shows")},
 		"the clock is dead, and the built-in is there":                   {[]sign{lease("taintkeeper", time.Hour), staleEvictionClock, managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts.", warningThat("Taintkeeper does not: its eviction clock is stale")},
 		"the clock was handed back":                                      {[]sign{released("taintkeeper"), clock(""), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the clock is from the year 9999":                                {[]sign{lease("taintkeeper", time.Hour), clock("9999-01-01T00:00:00Z"), managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", warningThat("stale")},
@@ -181,7 +181,7 @@ func TestWhoEvicts(t *testing.T) {
 		"the built-in alone":                                             {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in", nothing},
 		"the built-in alone, by an event":                                {[]sign{released("taintkeeper"), managerLeads, evicted("kube-controller-manager", 9*time.Minute)}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicted 9m ago; it may have been switched off since.", nothing},
 		"ours elects no leader, and shows by an event":                   {[]sign{managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
-		"an event of ours is no sign of the built-in":                    {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in is off", warningThat("nothing shows")},
+		"an event of ours is no sign of the built-in":                    {[]sign{managerLeads, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoUnknown, "nothing shows whether the built-in controller is off", warningThat("nothing shows")},
 		"an old event of ours is no sign":                                {[]sign{managerWithout, evicted("taintkeeper", time.Hour)}, cliv1alpha1.WhoUnknown, "there is no sign that Taintkeeper does", warningThat("there is no sign that Taintkeeper does")},
 		"ours had a leader, which died after an event":                   {[]sign{lease("taintkeeper", time.Hour), managerWithout, evicted("taintkeeper", time.Minute)}, cliv1alpha1.WhoNobody, "Nothing evicts", errorThat("Nothing evicts")},
 		"an old event is no sign":                                        {[]sign{managerLeads, evicted("kube-controller-manager", time.Hour)}, cliv1alpha1.WhoUnknown, "by default; nothing shows", nothing},
@@ -195,7 +195,7 @@ func TestWhoEvicts(t *testing.T) {
 		"ours has a Lease with another name":                             {[]sign{leadsIn("tk", "eviction"), managerWithout}, cliv1alpha1.WhoTaintkeeper, "Taintkeeper evicts.", nothing},
 		"ours has a pod, and no Lease is found":                          {[]sign{taintkeeperPod(), managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
 		"there is no trace of ours":                                      {[]sign{managerLeads, managerWithAll}, cliv1alpha1.WhoBuiltIn, "The built-in taint-eviction-controller evicts. There is no sign that Taintkeeper does.", nothing},
-		"no rights":                                                      {[]sign{noRights}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does, nor whether the built-in is off", nothing},
+		"no rights":                                                      {[]sign{noRights}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does, nor whether the built-in controller is off", nothing},
 		"no rights, but a command line":                                  {[]sign{noRights, managerWithAll}, cliv1alpha1.WhoUnknown, "nothing shows whether Taintkeeper does too", nothing},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -39,27 +39,27 @@ var answers = []answer{
 	{who.Running, who.Running, isStale, failure, "Taintkeeper and the {built-in} both {evict}: Taintkeeper leads but does not renew its eviction clock.", readLog},
 	{who.Running, who.Running, isSeen, failure, "Taintkeeper {evicts}, and the {built-in} {does}.", ""},
 	{who.Running, who.Running, always, failure, "Taintkeeper and the {built-in} both {evict}, {both}.", ""},
-	{who.Running, who.NotRunning, isHeld, "", "Taintkeeper {evicts}, and its eviction clock keeps the built-in from evicting.", ""},
+	{who.Running, who.NotRunning, isHeld, "", "Taintkeeper {evicts}, and its eviction clock keeps the built-in controller from evicting.", ""},
 	{who.Running, who.NotRunning, always, "", "Taintkeeper {evicts}.", ""},
-	{who.Running, who.Unknown, always, warning, "{unclear}: Taintkeeper does, but nothing shows whether the built-in is off.", ""},
+	{who.Running, who.Unknown, always, warning, "{unclear}: Taintkeeper does, but nothing shows whether the built-in controller is off.", ""},
 	{who.NotRunning, who.Running, isStale, warning, "The {built-in} {does}. Taintkeeper does not: its eviction clock is stale.", stopped},
 	{who.NotRunning, who.Running, always, "", "The {built-in} {does}.", ""},
 	{who.NotRunning, who.NotRunning, always, failure, "Nothing {evicts}: pods stay on {nodes}.", "{start}"},
 	{who.NotRunning, who.Unknown, isStale, warning, "{unclear}: Taintkeeper does not, as its eviction clock is stale, and kube-controller-manager does" + unlessOff, stopped},
 	{who.NotRunning, who.Unknown, always, "", "{unclear}: Taintkeeper does not, and kube-controller-manager does" + unlessOff, ""},
 	{who.Absent, who.Running, always, "", "The {built-in} {does}. There is no sign that Taintkeeper does.", ""},
-	{who.Absent, who.NotRunning, always, warning, "{unclear}: the built-in does not, and there is no sign that Taintkeeper does.", "{start}"},
+	{who.Absent, who.NotRunning, always, warning, "{unclear}: the built-in controller does not, and there is no sign that Taintkeeper does.", "{start}"},
 	{who.Absent, who.Unknown, always, "", "{unclear}: there is no sign that Taintkeeper does, and kube-controller-manager does" + unlessOff, ""},
-	{who.Unknown, who.Running, isSeen, "", "{unclear}: nothing shows whether Taintkeeper does{why}, and the built-in {does}.", ""},
-	{who.Unknown, who.Running, always, "", "{unclear}: the built-in does, and nothing shows whether Taintkeeper does too{why}.", ""},
-	{who.Unknown, who.NotRunning, always, "", "{unclear}: the built-in does not, and nothing shows whether Taintkeeper does{why}.", ""},
-	{who.Unknown, who.Unknown, always, "", "{unclear}: nothing shows whether Taintkeeper does{why}, nor whether the built-in is off.", ""},
+	{who.Unknown, who.Running, isSeen, "", "{unclear}: nothing shows whether Taintkeeper does{why}, and the built-in controller {does}.", ""},
+	{who.Unknown, who.Running, always, "", "{unclear}: the built-in controller does, and nothing shows whether Taintkeeper does too{why}.", ""},
+	{who.Unknown, who.NotRunning, always, "", "{unclear}: the built-in controller does not, and nothing shows whether Taintkeeper does{why}.", ""},
+	{who.Unknown, who.Unknown, always, "", "{unclear}: nothing shows whether Taintkeeper does{why}, nor whether the built-in controller is off.", ""},
 }
 
 const (
 	unlessOff = " by default; nothing shows whether a flag switches that off."
 	readLog   = "Read Taintkeeper's log, which says why it does not renew the clock."
-	stopped   = "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall."
+	stopped   = "Find out why Taintkeeper does not evict. If you have uninstalled it, wait until the built-in controller's backlog is over, and then delete what Helm kept: docs/installation.md#uninstall."
 )
 
 // words are what answers say about each task.

@@ -188,10 +188,8 @@ func (f failOnFlag) Check(found map[string]string) error {
 }
 
 // ruleOfTheEvictor says by whose rule commands answer, for help texts.
-const ruleOfTheEvictor = `The answer depends on who evicts. If only kube-controller-manager does, the command says so in its first line and
-answers by that controller's rule: it ignores a second taint during a countdown, counts again from when its leader
-began to lead, and does not stop an eviction after an untaint. A note says how many pods Taintkeeper would treat
-differently. In all other cases, and if nothing shows who evicts, Taintkeeper's rule decides.`
+const ruleOfTheEvictor = `The rule of the controller that evicts decides. If that is only kube-controller-manager, the first line says so, and a
+note says how many pods Taintkeeper would treat differently. If nothing shows who evicts, it is Taintkeeper's rule.`
 
 // nodeSelection selects the nodes of a command: by name, by label, or all.
 type nodeSelection struct {

@@ -57,7 +57,8 @@ no longer held, is gone, or may stay.
 With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.
 
 With --since, it lists the evictions of the past: which pods, from which node, because of which taint. It knows what
-events say; the API server keeps them for an hour by default, and the built-in's name neither node nor taint.`,
+events say; the API server keeps them for an hour by default. Those of the built-in controller name neither node nor
+taint.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper leaving -A
 

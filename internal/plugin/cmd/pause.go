@@ -74,14 +74,10 @@ func (o *pauseOptions) pauseCommand() *cobra.Command {
 does not ask for confirmation. It creates the policy first, waits until Taintkeeper has seen it, and then says what the
 policy holds and how to resume. If a pause of the same pods is already there, the command only changes its reason.
 
-Taintkeeper checks for the policy before each call, so it takes effect at once, regardless of other policies. Pods on
-nodes with the taint node.kubernetes.io/out-of-service still leave. The built-in controller ignores policies; kubectl
-taintkeeper check says which controller evicts. With coexistence, the built-in leaves the selected pods alone even while
-Taintkeeper is not running (ifDown: Hold). During that time, --node-selector has no effect, because the built-in leaves
-them alone on every node. So resume before you stop or uninstall Taintkeeper.
-
-A kubelet that starts ends pods that do not tolerate a NoExecute taint of their node at all. So Taintkeeper adds a
-toleration of 0 seconds to the pods that it holds. It does not make them leave later.
+It takes effect at once, regardless of other policies. Pods on nodes with the taint node.kubernetes.io/out-of-service
+still leave. If only kube-controller-manager evicts, a pause stops nothing. With coexistence, kube-controller-manager
+leaves the selected pods alone even while Taintkeeper is not running, on every node, whatever --node-selector says. So
+resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,

@@ -40,28 +40,22 @@ workloads and PodDisruptionBudgets, and which nodes are emptied. If there are Ev
 they hold and until when, which pods need the Eviction API, which breakers would trip, and how long the evictions take
 if a policy sets a pace.
 
-A workload loses every replica if none is ready at some instant. A pod that leaves gets a successor, if its controller
-creates one and the taints of some node let it in, which is ready 5s later. So replicas that leave one after the other
-are not lost together.
+A workload loses every replica if none is ready at some instant. A successor is ready 5s after its pod has left, so
+replicas that leave one after the other are not lost together.
 
 With more than 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more
 columns.
 
-With --where-to, it also says which nodes would take the pods that leave. It uses the scheduler's own filters and
-scores, and places the pods one by one, after those that already wait for a node. If scores are equal, the scheduler
-chooses at random, so a pod may go to another of the nodes that would take it. A node is then emptied only if no pod
-comes to it. Pods that must leave again where they come to are counted.
+With --where-to, it also says which nodes would take the pods that leave, by the scheduler's own filters and scores, one
+by one, after those that already wait for a node. If scores are equal, the scheduler chooses at random.
 
-` + ruleOfTheEvictor + ` Times include how long pods wait for the default
-rate limit of kube-controller-manager's client.
+` + ruleOfTheEvictor + `
 
 ` + taintSyntax + `
 
---fail-on is for scripts: lost-pod means a pod that leaves and has no controller that replaces it, lost-workload a
-workload that has no ready replica for some time, budget a PodDisruptionBudget that is overrun because more pods leave
-together than it allows, and nowhere a pod that fits no node or may fit none. The exit code is 0 if the plan contains
-nothing that --fail-on names, 1 if the plan failed, 2 if the command line is wrong, and 3 if it contains something that
---fail-on names.`,
+--fail-on is for scripts: the exit code is 3 if a pod leaves that no controller replaces (lost-pod), a workload has no
+ready replica for some time (lost-workload), more pods leave together than a PodDisruptionBudget allows (budget), or a
+pod may fit no node (nowhere).`,
 		Example: `  # Which pods would leave if node worker-1 got this taint?
   kubectl taintkeeper plan worker-1 maintenance=now:NoExecute
 

@@ -67,11 +67,9 @@ A step selects nodes by name (nodes), by label (selector), or all of them (all: 
 Without --where-to, a pod finds room if there is at least one node whose taints it tolerates. With it, the filters and
 scores of the scheduler decide, and pods that fit nowhere wait until room appears.
 
-` + ruleOfTheEvictor + ` Times include how long pods wait for the default
-rate limit of kube-controller-manager's client.
+` + ruleOfTheEvictor + `
 
-The exit code is 0 if nothing happens that --fail-on names, 1 if the simulation failed, 2 if the command line or the
-scenario is wrong, and 3 if something happens that --fail-on names.`,
+The exit code is 3 if something happens that --fail-on names (see plan).`,
 		Example: `  # What happens if a zone goes dark for ten minutes?
   kubectl taintkeeper simulate --silent -l topology.kubernetes.io/zone=b --for 10m
 

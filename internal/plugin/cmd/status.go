@@ -222,12 +222,12 @@ func heldLine(r *cliv1alpha1.StatusReport) string {
 func clockLine(r *cliv1alpha1.StatusReport) string {
 	clock := r.EvictionClock
 	if clock == nil {
-		return "none; without coexistence nothing keeps the built-in from evicting"
+		return "none; without coexistence nothing keeps the built-in controller from evicting"
 	}
 	says := map[cliv1alpha1.ClockState]string{
-		cliv1alpha1.ClockFresh:  "fresh, so the built-in does not evict",
-		cliv1alpha1.ClockStale:  "stale, so the built-in may evict",
-		cliv1alpha1.ClockNotSet: "not set, so the built-in may evict",
+		cliv1alpha1.ClockFresh:  "fresh, so the built-in controller does not evict",
+		cliv1alpha1.ClockStale:  "stale, so the built-in controller may evict",
+		cliv1alpha1.ClockNotSet: "not set, so the built-in controller may evict",
 	}[clock.State]
 	if clock.Renewed != nil {
 		says += fmt.Sprintf(" (renewed %s ago)", sentence.Between(clock.Renewed.Time, r.At.Time))

@@ -56,11 +56,7 @@ no node yet, it says which nodes refuse it.
 If you name a workload, such as deployment/web, it explains the pod that leaves first. Of a pod that is gone, it says
 what the event of its eviction says, for as long as the API server keeps events: an hour by default.
 
-In a cluster, it reads only the pod, its node, owner and namespace, the policies and their PodDisruptionBudgets. If
-there are policies or the node has a NoExecute taint, it also reads what shows who evicts: Leases, ServiceAccounts,
-events, and the pods of Taintkeeper and kube-controller-manager. If the pod has no node, it also reads all nodes.
-If you name a workload, it reads all nodes and all pods of the namespace. In files (-f), it looks for the pod in all
-namespaces unless -n names one.`,
+In files (-f), it looks for the pod in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?
   kubectl taintkeeper why cart-0 -n shop
   kubectl taintkeeper why shop/cart-0

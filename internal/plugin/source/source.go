@@ -50,10 +50,10 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) Source {
 // AddFlags adds --filename, --recursive and --at.
 func (s *Source) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&s.Files.Filenames, "filename", "f", nil,
-		"Read these files or folders instead of a cluster: the output of 'kubectl get nodes,pods,... -A -o yaml' or of 'kubectl taintkeeper snapshot'. '-' means stdin.")
+		"Read these files or folders instead of a cluster: what 'kubectl taintkeeper snapshot' or 'kubectl get -o yaml' prints. '-' means stdin.")
 	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f recursively.")
 	cmd.Flags().StringVar(&s.at, "at", "",
-		"With -f, answer as of this time, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, and now for other files.")
+		"With -f, answer as of this time, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, or now.")
 }
 
 // Offline reports whether files replace a cluster.

@@ -114,15 +114,15 @@ func TestTheShadowShowsWhatOnlyAStormOrARefusalBringsOut(t *testing.T) {
 	}{
 		"1: untainting does not stop what waits": {
 			storm(step{2100 * ms, tainted("a")}, step{6300 * ms, untaint{Node: "n", Key: "a"}}), limited,
-			seen{v1alpha1.ShadowStayed, "the built-in kept deleting pods after the untaint at 00:00:06"}, 150,
+			seen{v1alpha1.ShadowStayed, "the built-in controller kept deleting pods after the untaint at 00:00:06"}, 150,
 		},
 		"2: a storm is late": {
 			storm(step{2100 * ms, tainted("a")}), limited,
-			seen{v1alpha1.ShadowLate, "it probably waited in the built-in's queue"}, 150,
+			seen{v1alpha1.ShadowLate, "it probably waited in the built-in controller's queue"}, 150,
 		},
 		"3: an eviction that is refused for a moment is forgotten": {
 			one, refused(5 * sec),
-			seen{v1alpha1.ShadowNever, "marked it for deletion at 00:00:02, but it was not deleted; the built-in tries five times"}, 1,
+			seen{v1alpha1.ShadowNever, "marked it for deletion at 00:00:02, but it was not deleted; the built-in controller tries five times"}, 1,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -93,7 +93,7 @@ func evictionStories() map[string]story {
 		"4: a second, shorter taint brings the eviction forward": {
 			history: happens(node, twoTaints, step{2100 * ms, tainted("a")}, step{4200 * ms, tainted("b")}),
 			because: frozen, name: "p", rule: at(9200 * ms), upstream: at(33100 * ms),
-			shadow: seen{v1alpha1.ShadowLate, "the built-in ignored a second taint with a shorter toleration"},
+			shadow: seen{v1alpha1.ShadowLate, "the built-in controller ignored a second taint with a shorter toleration"},
 		},
 		"4: removing the shorter taint pushes the eviction back": {
 			history: happens(node, twoTaints, step{2100 * ms, tainted("b")}, step{2200 * ms, tainted("a")}, step{4300 * ms, untaint{Node: "n", Key: "b"}}),
@@ -121,7 +121,7 @@ func evictionStories() map[string]story {
 				Steps: []step{{2100 * ms, tainted("a")}, {10100 * ms, replacement("healthy")}},
 			},
 			because: byName, name: "q", upstream: at(17100 * ms),
-			shadow: seen{v1alpha1.ShadowTwice, "the built-in deletes by name"},
+			shadow: seen{v1alpha1.ShadowTwice, "the built-in controller deletes by name"},
 		},
 		"7: a replacement does not inherit the countdown of the pod before it": {
 			history: happens(node, pod(tolerating("a", 15)...), step{2100 * ms, tainted("a")}, step{10100 * ms, replacement("n")}),
@@ -149,7 +149,7 @@ func evictionStories() map[string]story {
 			history: happens(node, pod(tolerating("a", 21)...), step{2100 * ms, tainted("a")}, step{14200 * ms, restart{}}),
 			// 23.1 s, and after the restart timeAdded is known to the second only.
 			because: fromSight, name: "p", rule: at(24 * sec), upstream: at(35200 * ms),
-			shadow: seen{v1alpha1.ShadowLate, "evicted 12 s late: the built-in restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
+			shadow: seen{v1alpha1.ShadowLate, "evicted 12 s late: the built-in controller restarted its countdown of 21 s at 00:00:14, probably because the process restarted; it should have begun at 00:00:02"},
 		},
 		"10: a countdown starts with timeAdded": {
 			history: happens(node, pod(tolerating("a", 21)...), step{12100 * ms, setTaint{"n", noExecute("a", 2*sec)}}),

@@ -93,6 +93,8 @@ func (s *steps) ours(c Event) (why string) {
 		return "Taintkeeper makes no such call"
 	}
 	switch {
+	case c.UID == "" && !c.Accepted():
+		return "" // its body was never read: it waited in a queue of the API server, for example
 	case c.UID == "":
 		return "it is for no UID"
 	case c.Accepted() && s.hadRemoved(c):

@@ -53,6 +53,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		"reads":                                    {calls: []string{"we get pods - 200", "we list pods - 200"}},
 		"somebody deletes":                         {calls: []string{"someone delete pods - 200"}},
 		"a right is missing":                       {calls: []string{"we delete pods - 403"}},
+		"calls end in a queue":                     {calls: []string{"we patch pods/status - 429", "we delete pods - 504"}},
 		"the built-in marks, and deletes by name":  {calls: []string{"it patch pods/status 1 200", "it delete pods - 200"}},
 		"the built-in is refused":                  {calls: []string{renew, "someone get pods - 200", "it patch pods/status 1 403"}},
 		"a delete without a mark":                  {calls: []string{remove}, want: "has not marked"},

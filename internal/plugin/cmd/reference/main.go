@@ -8,7 +8,9 @@ package main
 import (
 	"bytes"
 	"os"
+	"slices"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -30,9 +32,12 @@ Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command 
 
 Every command also takes kubectl's flags that select a cluster and its credentials, such as
 ` + "`--context` and `-n`" + `.
-` + "`kubectl taintkeeper options`" + ` lists them.
+` + "`kubectl taintkeeper options`" + ` lists them. Commands that take files and print tables have these:
 
 `
+
+// shared are the flags that are not repeated for each command.
+var shared = []string{"filename", "recursive", "at", "no-headers"}
 
 func main() {
 	if _, err := os.Stdout.Write(page()); err != nil {
@@ -40,15 +45,27 @@ func main() {
 	}
 }
 
-// page returns all commands as one page. The flags of all commands are not repeated for each.
+// page returns all commands as one page. Flags of many commands are there once.
 func page() []byte {
 	root := cmd.New(cmd.Env{IOStreams: genericiooptions.NewTestIOStreamsDiscard(), Clock: clock.RealClock{}})
 	root.PersistentFlags().VisitAll(func(flag *pflag.Flag) { flag.Hidden = true })
-	all := bytes.NewBufferString(head)
-	for _, command := range root.Commands() {
-		if !command.IsAvailableCommand() {
-			continue
+	once := pflag.NewFlagSet("", pflag.ContinueOnError)
+	commands := slices.DeleteFunc(root.Commands(), func(c *cobra.Command) bool { return !c.IsAvailableCommand() })
+	for _, command := range commands {
+		for _, name := range shared {
+			flag := command.Flags().Lookup(name)
+			if flag == nil || flag.Hidden {
+				continue
+			}
+			if once.Lookup(name) == nil {
+				shown := *flag
+				once.AddFlag(&shown)
+			}
+			flag.Hidden = true
 		}
+	}
+	all := bytes.NewBufferString(head + "```\n" + once.FlagUsages() + "```\n\n")
+	for _, command := range commands {
 		command.InitDefaultHelpFlag()
 		command.Flags().Lookup("help").Hidden = true
 		var one bytes.Buffer
