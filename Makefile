@@ -29,11 +29,11 @@ CHECKERS := bin/controller-gen bin/helm bin/helm3 bin/promtool bin/actionlint
 CHECKED = $$($(GO) list ./... | grep -v /test/)
 
 PRODUCT := bin/taintkeeper bin/kubectl-taintkeeper
-PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo proofs try)
+PROGRAMS := $(addprefix bin/,bench chaos compatibility defects demo docs proofs try)
 PROOFS := parity conformance defects chaos stops plans simulations mutation compatibility kubelets
 
 .DEFAULT_GOAL := help
-.PHONY: help needs build check lint fmt verify-files generate screenshots test proofs $(PROOFS) bench demo try playground release \
+.PHONY: help needs build check lint fmt verify-files generate screenshots test proofs $(PROOFS) bench demo try docs-run playground release \
 	controlplane machines $(PRODUCT) $(PROGRAMS) bin/chaos-taintkeeper bin/conformance/run
 
 help: ## list the targets
@@ -74,8 +74,8 @@ verify-files: build $(CHECKERS) ## check the files that the compiler does not ch
 	@bin/promtool test rules tools/promtool/testdata/rules_test.yaml
 	@cd tools && $(GO) test -count=1 ./promtool
 
-# The deep copies and the CRDs come from the types in api/v1alpha1. The other manifests in config/, the golden files, and the
-# table of values in the chart's README come from the chart.
+# The deep copies and the CRDs come from the types in api/v1alpha1. The other manifests in config/ and the golden files come
+# from the chart.
 generate: bin/controller-gen bin/helm build ## generate the deep copies, the CRDs, config/, what the chart renders, and the tables and pages that follow from code
 	@tools/generate/api.sh -w
 	@$(GO) run ./test/chart/generate
@@ -113,6 +113,9 @@ demo: build controlplane bin/demo ## play five acts to kube-controller-manager a
 
 try: build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try
+
+docs-run: build controlplane bin/helm bin/conformance/kubectl bin/docs ## run the commands of README and docs as printed, each page on a control plane on this machine (5 minutes; PAGE=docs/plugin.md)
+	@bin/docs $(PAGE)
 
 playground: build controlplane bin/demo ## keep a control plane running, with Taintkeeper, workloads and the board, to try things out
 	@bin/demo -playground

@@ -73,7 +73,7 @@ type generator struct{ *rand.Rand }
 
 func pick[T any](g generator, all ...T) T { return all[g.IntN(len(all))] }
 
-// pod makes a pod with random tolerations and resources. Left out is what docs/policies.md lists as a difference: a
+// pod makes a pod with random tolerations and resources. Left out is what the chart's README lists as a difference: a
 // toleration without an operator, and the API server's default as the pod's own.
 func (g generator) pod(i int) *corev1.Pod {
 	pod := podIn(pick(g, "none", "defaults", "strict", "both", "everything", "nothing"))
@@ -137,7 +137,7 @@ func TestThePoliciesDoWhatUpstreamsPluginsDo(t *testing.T) {
 	ours.installPolicies(t, likeUpstream)
 	ours.awaitParity(t)
 	t.Run("with generated pods", func(t *testing.T) { compareGenerated(t, ours, theirs) })
-	t.Run("but for the differences that docs/policies.md lists", func(t *testing.T) { compareDifferences(t, ours, theirs) })
+	t.Run("but for the differences that the chart's README lists", func(t *testing.T) { compareDifferences(t, ours, theirs) })
 }
 
 func compareGenerated(t *testing.T, ours, theirs *plane) {
@@ -248,7 +248,7 @@ func theSecondTime(ctx context.Context, ours *plane, pod, got *corev1.Pod) (stri
 	return answerChanged, nil
 }
 
-// difference is a pod that the two sides treat differently, as docs/policies.md says.
+// difference is a pod that the two sides treat differently, as the chart's README says.
 type difference struct {
 	name   string
 	in     place
@@ -297,7 +297,7 @@ var differences = []difference{
 	},
 }
 
-// compareDifferences keeps the list in docs/policies.md true.
+// compareDifferences keeps the list in the chart's README true.
 func compareDifferences(t *testing.T, ours, theirs *plane) {
 	t.Helper()
 	for _, d := range differences {

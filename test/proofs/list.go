@@ -108,6 +108,11 @@ var proofs = []proof{
 		needs: []string{plane, "build", "bin/helm", "bin/try"}, commands: []command{in("", "bin/try")},
 	},
 	{
+		name: "docs", says: "every command in README and docs runs as printed", minutes: 6,
+		needs:    []string{plane, "build", "bin/helm", "bin/conformance/kubectl", "bin/docs"},
+		commands: []command{in("", "bin/docs")}, withArgs: in("", "bin/docs"),
+	},
+	{
 		name: "plans", says: "random plans come true", minutes: 2, seed: "1294", needs: []string{plane},
 		packages: []string{"./test/plan"}, flags: []string{"-seed={SEED}"},
 	},
@@ -167,8 +172,9 @@ var changes = []change{
 	needs("internal/controller/nodehealth internal/readiness", "histories e2e parity simulations kubelets"),
 	needs("internal/controller/rules", "histories e2e"),
 	needs("internal/cluster cmd/taintkeeper", "histories e2e chaos"),
-	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web"),
-	needs("charts config api/v1alpha1", "e2e chart try"),
+	needs("internal/plugin api/cli cmd/kubectl-taintkeeper", "e2e plans simulations web docs"),
+	needs("charts config api/v1alpha1", "e2e chart try docs"),
+	needs("README.md docs", "docs"),
 	needs("test/rig", "rig e2e defects chaos kubelets"),
 }
 

@@ -5,14 +5,13 @@ package main
 
 import (
 	"encoding/json"
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"testing"
 
+	goyaml "go.yaml.in/yaml/v3"
 	"sigs.k8s.io/yaml"
 )
 
@@ -31,24 +30,43 @@ func TestWhatFollowsFromTheChartIsCurrent(t *testing.T) {
 	}
 }
 
-func TestTheTableOfValuesNamesEachByItsPath(t *testing.T) {
-	got, err := table([]byte("# One\n# or two.\nfirst: 1\nsecond:\n  # Third.\n  third: [a]\n"))
+// TestEveryValueHasAComment wants a comment before each value or in its line, or each of its parts to have one.
+func TestEveryValueHasAComment(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root, "charts/taintkeeper/values.yaml"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, row := range []string{"| `first` | `1` | One or two. |\n", "| `second.third` | `[\"a\"]` | Third. |\n"} {
-		if !strings.Contains(got, row) {
-			t.Errorf("no row %q in\n%s", row, got)
+	for values, want := range map[string]string{
+		string(text): "",
+		"a: 1\n":     "a",
+		"a: {}\n":    "a",
+		"a: 1 # A.\nb:\n  # C.\n  c: 2\n  d: 3\n": "b.d",
+	} {
+		var document goyaml.Node
+		if err := goyaml.Unmarshal([]byte(values), &document); err != nil {
+			t.Fatal(err)
+		}
+		if got := undocumented("", document.Content[0]); got != want {
+			t.Errorf("%q has no comment, want %q", got, want)
 		}
 	}
 }
 
-func TestAValueWithoutACommentIsRefused(t *testing.T) {
-	for _, values := range []string{"first: 1\n", "first: {}\n", "first:\n  # Second.\n  second: 2\n  third: 3\n"} {
-		if _, err := table([]byte(values)); !errors.Is(err, errUndocumented) {
-			t.Errorf("%q: %v", values, err)
+// undocumented returns the path of the first value of a mapping that has no comment.
+func undocumented(prefix string, mapping *goyaml.Node) string {
+	for i := 0; i < len(mapping.Content); i += 2 {
+		key, value := mapping.Content[i], mapping.Content[i+1]
+		if key.HeadComment != "" || key.LineComment != "" || value.LineComment != "" {
+			continue
+		}
+		if value.Kind != goyaml.MappingNode || len(value.Content) == 0 {
+			return prefix + key.Value
+		}
+		if inner := undocumented(prefix+key.Value+".", value); inner != "" {
+			return inner
 		}
 	}
+	return ""
 }
 
 // TestTheSchemaKnowsEveryValue keeps the schema from accepting values that do not exist. The schema itself refuses a

@@ -1,8 +1,8 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command generate writes the table of values in the chart's README, which follows from values.yaml, the schema of
-// extraFlags, which follows from the program, and the chart's annotations for Artifact Hub. `make generate` runs it.
+// Command generate writes the schema of extraFlags, which follows from the program, and the chart's annotations for
+// Artifact Hub. `make generate` runs it.
 package main
 
 import (
@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 func main() {
@@ -38,9 +39,6 @@ func write(root string) error {
 func generated(root string) (map[string]string, error) {
 	files := map[string]string{}
 	var err error
-	if files[readme], err = withValues(root); err != nil {
-		return nil, fmt.Errorf("document the values of the chart: %w", err)
-	}
 	if files[chartFile], err = withAnnotations(root); err != nil {
 		return nil, fmt.Errorf("annotate the chart for Artifact Hub: %w", err)
 	}
@@ -48,4 +46,14 @@ func generated(root string) (map[string]string, error) {
 		return nil, fmt.Errorf("add the flags to %s: %w", schema, err)
 	}
 	return files, nil
+}
+
+// replaced returns a text with other content between a begin line and the next end line.
+func replaced(text, begin, end, content string) (string, error) {
+	before, rest, found := strings.Cut(text, begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		return "", fmt.Errorf("the line %s or the line %s is missing", strings.TrimSpace(begin), strings.TrimSpace(end))
+	}
+	return before + begin + content + end + after, nil
 }
