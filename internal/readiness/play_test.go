@@ -67,6 +67,27 @@ func TestANodeThatComesBackInTimeIsNotCalledSilent(t *testing.T) {
 	}
 }
 
+// Its kubelet last posted what is not Unknown. The rest is good: Ready is True, and pressure is False.
+func TestANodeThatWasUnknownAllAlongComesBackWithGoodConditions(t *testing.T) {
+	node := nodeWith(map[corev1.NodeConditionType]corev1.ConditionStatus{
+		corev1.NodeReady: corev1.ConditionUnknown, corev1.NodeDiskPressure: corev1.ConditionUnknown,
+		corev1.NodePIDPressure: corev1.ConditionTrue,
+	})
+	node.Name = "a"
+	play := NewPlay([]*corev1.Node{node, readyNode("b")}, defaultGrace, policy, noon)
+	play.Run(noon)
+	play.Back("a", noon)
+	for _, c := range play.Node("a").Status.Conditions {
+		want := map[corev1.NodeConditionType]corev1.ConditionStatus{
+			corev1.NodeReady: corev1.ConditionTrue, corev1.NodeDiskPressure: corev1.ConditionFalse,
+			corev1.NodePIDPressure: corev1.ConditionTrue,
+		}[c.Type]
+		if c.Status != want {
+			t.Errorf("%s is %s, want %s", c.Type, c.Status, want)
+		}
+	}
+}
+
 func TestWhenTheLastNodeFallsSilentTheTaintsOfTheOthersAreRemoved(t *testing.T) {
 	play := NewPlay([]*corev1.Node{readyNode("a"), readyNode("b")}, defaultGrace, policy, noon)
 	play.Run(noon)
