@@ -35,12 +35,12 @@ const (
 	millionNodes = 15_000
 )
 
-// rest starts the contestants in a cluster of ordinary size where nothing happens.
+// rest starts Taintkeeper, also next to the built-in controller, in a cluster of ordinary size where nothing happens.
 func (b *bench) rest(ctx context.Context) error {
 	if err := errors.Join(b.cluster.InstallResources(ctx), b.cluster.InstallCoexistence(ctx)); err != nil {
 		return err
 	}
-	return b.starts(ctx, tableRest, restPods, restNodes, nameOurs, namePrevious, nameCoexist, nameBuiltIn)
+	return b.starts(ctx, tableRest, restPods, restNodes, nameOurs, namePrevious, nameCoexist)
 }
 
 // scale starts the contestants in a big cluster where nothing happens.

@@ -160,7 +160,7 @@ func (d delay) unexplained() bool { return d.until.Sub(d.usual.until) > prompt }
 func (h *history) judgeDelays() []finding {
 	var found []finding
 	for _, d := range h.delays() {
-		weak := h.explain(d.stretch, d.until, longestBackoff, lateAfter)
+		weak := h.explain(d.stretch, d.until, longestBackoff, prompt)
 		after := func(explained explanation) time.Duration {
 			return d.until.Sub(explained.until) - h.stalled(explained.until, d.until)
 		}

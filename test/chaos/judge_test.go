@@ -85,7 +85,7 @@ func TestTheJudge(t *testing.T) {
 			"the API server goes down a second after the next leader began, before anything can be late",
 			"9 a ends; 10 taints off; 20 b leads; 22.2 outage until 50; 54 untainted", "",
 		},
-		{"the API server goes down long after the next leader began", "9 a ends; 10 taints off; 20 b leads; 26 outage until 50; 54 untainted", "lost"},
+		{"the API server goes down long after the next leader began", "9 a ends; 10 taints off; 20 b leads; 23 outage until 50; 54 untainted", "lost"},
 		{"no watch can be opened", "9 a unwatches nodes; 10 taints off; 40 untainted", ""},
 		{"only the standby's watch is held up", "9 b stalls pods until 200; 10 taints off; 150 untainted", "lost"},
 		{"the leader's watch of pods is held up", "9 a stalls pods until 60; 10 taints off; 61 untainted", ""},

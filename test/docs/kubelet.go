@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -108,14 +109,17 @@ func (k *kubelet) sync(ctx context.Context) error {
 		}
 	}
 	for _, pod := range pods.Items {
-		if process := k.running[pod.Name]; process != nil && pod.DeletionTimestamp != nil {
+		if pod.DeletionTimestamp == nil || !slices.Contains(pod.Finalizers, holds) {
+			continue
+		}
+		if process := k.running[pod.Name]; process != nil {
 			if err := process.Stop(); err != nil {
 				return err
 			}
 			delete(k.running, pod.Name)
-			if err := k.setFinalizers(ctx, &pod, "null"); err != nil {
-				return err
-			}
+		}
+		if err := k.setFinalizers(ctx, &pod, "null"); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -40,7 +40,15 @@ func main() {
 // run reads some pages, or all.
 func run(ctx context.Context, pages []string) error {
 	var found report
+	for _, page := range pages {
+		if !slices.ContainsFunc(stories, func(s story) bool { return slices.Contains(s.pages, page) }) {
+			return fmt.Errorf("%s is in no story of pages.go", page)
+		}
+	}
 	for _, s := range stories {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		chosen := func(page string) bool { return slices.Contains(pages, page) }
 		if len(pages) > 0 && !slices.ContainsFunc(s.pages, chosen) {
 			continue

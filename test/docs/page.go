@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/yuin/goldmark"
@@ -55,19 +56,24 @@ func parsePage(path string, source []byte) (blocks []block, err error) {
 		if heading, ok := n.(*ast.Heading); ok && heading.Level == 2 {
 			section = linesOf(n, source)
 		}
-		if _, ofCommands := n.NextSibling().(*ast.CodeBlock); skipOf(n, source) != nil && !ofCommands {
+		if skipOf(n, source) != nil && !ofCommands(languageOf(n.NextSibling(), source)) {
 			return ast.WalkStop, fmt.Errorf("%s:%d: no block of commands follows", path, line)
 		}
-		switch languageOf(n, source) {
-		case "sh", "bash", "console":
+		switch language := languageOf(n, source); {
+		case ofCommands(language):
 			b := block{page: path, line: line, section: section, skip: skipOf(n.PreviousSibling(), source)}
 			b.commands, b.output = split(linesOf(n, source))
 			blocks = append(blocks, b)
-		case "text":
+		case language == "text":
 			showOutput(blocks, section, linesOf(n, source))
 		}
 		return ast.WalkContinue, nil
 	})
+}
+
+// ofCommands reports whether blocks in a language are commands.
+func ofCommands(language string) bool {
+	return slices.Contains([]string{"sh", "bash", "console"}, language)
 }
 
 // showOutput adds what the page shows to the last block, if that is of the same section and has no output yet.
@@ -129,6 +135,9 @@ func split(code string) (commands, output []string) {
 		case strings.TrimSpace(command) != "":
 			commands = append(commands, command)
 		}
+	}
+	if open != "" { // bash says what is missing
+		commands = append(commands, strings.TrimSuffix(open, "\n"))
 	}
 	return commands, output
 }

@@ -13,12 +13,13 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
 
-// commandTimeout is for a command that a reader would interrupt.
+// commandTimeout is how long a command may take before it counts as one that hangs.
 const commandTimeout = 2 * time.Minute
 
 // reader is who reads pages, and types their commands into a shell.
@@ -30,7 +31,7 @@ type reader struct {
 }
 
 // carriesOver lets a command have the variables of those before it, as in one shell.
-const carriesOver = `set -eu; [ ! -f ~/variables ] || . ~/variables; set -a; trap 'export -p >~/variables' EXIT
+const carriesOver = `set -euo pipefail; [ ! -f ~/variables ] || . ~/variables; set -a; trap 'export -p >~/variables' EXIT
 `
 
 func newReader(k *kubelet) (*reader, error) {
@@ -66,6 +67,8 @@ func (r *reader) types(ctx context.Context, command string) (string, error) {
 	defer stop()
 	shell := exec.CommandContext(ctx, "bash", "-c", carriesOver+command)
 	shell.Dir, shell.Env = r.checkout, r.env
+	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what bash has started ends with it
+	shell.Cancel = func() error { return syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }
 	shell.WaitDelay = time.Second
 	printed, err := shell.CombinedOutput()
 	return string(printed), errors.Join(err, ctx.Err())
@@ -110,7 +113,7 @@ func (s *story) read(ctx context.Context) (found report, err error) {
 		}
 	}
 	for _, b := range blocks {
-		if s.has(b) {
+		if s.has(b) && ctx.Err() == nil {
 			found.add(s.readBlock(ctx, r, b))
 		}
 	}

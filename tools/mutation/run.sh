@@ -25,7 +25,7 @@ for package in "${packages[@]}"; do
 	echo "== $package"
 	# gremlins ignores its flag for the threshold, and wants more than the threshold: 96 becomes 95.99.
 	least=$(sed -n "s|^  - $package # ||p" tools/mutation/gremlins.yaml)
-	sed "s/^unleash:/&\n  threshold: {efficacy: $((${least:-1} - 1)).99}/" tools/mutation/gremlins.yaml >one.yaml
+	sed "s/^unleash:/&${least:+\n  threshold: {efficacy: $((least - 1)).99\}}/" tools/mutation/gremlins.yaml >one.yaml
 	GOFLAGS="${GOFLAGS:-} -vet=off -ldflags=-w" nice -n 19 "$root/bin/gremlins" unleash --config one.yaml "./$package" || failed=1
 done
 exit "$failed"

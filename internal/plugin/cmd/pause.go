@@ -75,9 +75,9 @@ does not ask for confirmation. It creates the policy first, waits until Taintkee
 policy holds and how to resume. If a pause of the same pods is already there, the command only changes its reason.
 
 It takes effect at once, regardless of other policies. Pods on nodes with the taint node.kubernetes.io/out-of-service
-still leave. If only kube-controller-manager evicts, a pause stops nothing. With coexistence, kube-controller-manager
-leaves the selected pods alone even while Taintkeeper is not running, on every node, whatever --node-selector says. So
-resume before you stop or uninstall Taintkeeper.
+still leave. Without coexistence, and in shadow mode, a pause does not stop kube-controller-manager. With it,
+kube-controller-manager leaves the selected pods alone even while Taintkeeper is not running, on every node, whatever
+--node-selector says. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,

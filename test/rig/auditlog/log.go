@@ -11,6 +11,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -57,6 +58,9 @@ type Event struct {
 	// UID is the UID that the call was for: the precondition of a delete or an eviction, or else the UID of the object in
 	// its body. It is empty if there is none, or if the audit policy's level is less than Request.
 	UID types.UID
+	// Unread says that the log has no body of the call: it ended before its body was read, in a queue for example, or
+	// the policy is without bodies.
+	Unread bool
 	// Response is the object in the answer. It needs the audit policy's level RequestResponse.
 	Response json.RawMessage
 }
@@ -99,6 +103,13 @@ func (l Lines) Events() ([]Event, error) {
 	return events, nil
 }
 
+// body is what a call was sent with: an object, or options with preconditions.
+type body struct {
+	Metadata      struct{ UID types.UID }
+	Preconditions struct{ UID types.UID }
+	DeleteOptions struct{ Preconditions struct{ UID types.UID } }
+}
+
 func parseEvent(line []byte) (Event, error) {
 	var e struct {
 		Stage, Verb              string
@@ -107,21 +118,21 @@ func parseEvent(line []byte) (Event, error) {
 		ResponseStatus           struct{ Code int }
 		RequestReceivedTimestamp time.Time
 		StageTimestamp           time.Time
-		RequestObject            struct {
-			Metadata      struct{ UID types.UID }
-			Preconditions struct{ UID types.UID }
-			DeleteOptions struct{ Preconditions struct{ UID types.UID } }
-		}
-		ResponseObject json.RawMessage
+		RequestObject            *body
+		ResponseObject           json.RawMessage
 	}
 	if err := json.Unmarshal(line, &e); err != nil {
 		return Event{}, err
+	}
+	unread := e.RequestObject == nil
+	if unread {
+		e.RequestObject = &body{}
 	}
 	event := Event{
 		Stage: e.Stage, Verb: e.Verb, User: e.User.Username,
 		Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
 		Code: e.ResponseStatus.Code, Received: e.RequestReceivedTimestamp, Answered: e.StageTimestamp,
-		UID: e.RequestObject.Metadata.UID, Response: e.ResponseObject,
+		UID: e.RequestObject.Metadata.UID, Unread: unread, Response: e.ResponseObject,
 	}
 	if e.ObjectRef.Subresource != "" {
 		event.Resource += "/" + e.ObjectRef.Subresource
@@ -222,9 +233,11 @@ func StatusPatches(e Event) bool { return e.Verb == "patch" && e.Resource == "po
 // Accepted wants the calls that succeeded.
 func Accepted(e Event) bool { return e.Accepted() }
 
-// MayBeDone wants the calls that may have been carried out. A hook that hung is a 5xx, and so is an answer that nobody
-// waited for: of 200 deletes whose client left within 12 ms, 7 to 16 had removed their pod and were a 504.
-func MayBeDone(e Event) bool { return e.Code < 400 || e.Code >= 500 }
+// AcceptedOrUnheard wants the calls that succeeded, and those whose client did not wait for the answer: of 200 deletes
+// whose client left within 12 ms, 7 to 16 had removed their pod, and were a 504.
+func AcceptedOrUnheard(e Event) bool {
+	return e.Accepted() || e.Code == http.StatusGatewayTimeout && !e.Unread
+}
 
 // Refused wants the calls that did not succeed.
 func Refused(e Event) bool { return !e.Accepted() }

@@ -84,6 +84,9 @@ type steps struct {
 	named   map[string]bool     // namespaces and names that the built-in marked
 }
 
+// mayBeDone reports whether a call may have been carried out. A hook that hung or an answer that was lost is a 5xx.
+func mayBeDone(c Event) bool { return c.Code < 400 || c.Code >= 500 }
+
 func (s *steps) ours(c Event) (why string) {
 	switch c.Verb + " " + c.Resource {
 	case "patch pods": // which keeps a held pod
@@ -93,20 +96,26 @@ func (s *steps) ours(c Event) (why string) {
 		return "Taintkeeper makes no such call"
 	}
 	switch {
-	case c.UID == "" && !c.Accepted():
-		return "" // its body was never read: it waited in a queue of the API server, for example
 	case c.UID == "":
-		return "it is for no UID"
+		return unnamed(c)
 	case c.Accepted() && s.hadRemoved(c):
 		return fmt.Sprintf("it had removed that pod: %v", s.removed[c.UID])
 	case Deletes(c) && !s.marked[c.UID] && !showsMark(c):
 		return "it deletes what it has not marked"
 	case StatusPatches(c):
-		s.marked[c.UID] = s.marked[c.UID] || MayBeDone(c)
+		s.marked[c.UID] = s.marked[c.UID] || mayBeDone(c)
 	case c.Accepted():
 		s.removed[c.UID] = c
 	}
 	return ""
+}
+
+// unnamed says what is strange about a call without a UID: nothing, if it ended before its body was read.
+func unnamed(c Event) (why string) {
+	if c.Unread && !c.Accepted() {
+		return ""
+	}
+	return "it is for no UID"
 }
 
 // hadRemoved reports whether the pod of a call had been removed before Taintkeeper sent the call.
@@ -129,7 +138,7 @@ func (s *steps) builtIn(c Event) (why string) {
 	name := c.Namespace + "/" + c.Name
 	switch c.Verb + " " + c.Resource {
 	case "patch pods/status":
-		s.named[name] = s.named[name] || MayBeDone(c)
+		s.named[name] = s.named[name] || mayBeDone(c)
 		if c.Accepted() && s.clock.Fresh(c.Received, c.Answered) {
 			why = "the built-in marks a pod while the eviction clock is fresh"
 		}

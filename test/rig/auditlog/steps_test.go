@@ -17,7 +17,7 @@ import (
 func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 	const us, builtIn, someone = "system:serviceaccount:kube-system:taintkeeper", BuiltInAsServiceAccount, "kubernetes-admin"
 	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
-	// Each call is "who verb resource UID code", a second after the one before.
+	// Each call is "who verb resource UID code", a second after the one before. A UID of ? is of a body that nobody read.
 	call := func(at int, text, shows string) Event {
 		var who, uid string
 		e := Event{Namespace: "n", Name: "web-0", Received: noon.Add(time.Duration(at) * time.Second)}
@@ -25,7 +25,8 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 			t.Fatalf("%s: %v", text, err)
 		}
 		e.User = map[string]string{"we": us, "it": builtIn, "someone": someone}[who]
-		e.UID, e.Answered = types.UID(strings.Trim(uid, "-")), e.Received.Add(time.Millisecond)
+		e.UID, e.Answered = types.UID(strings.Trim(uid, "-?")), e.Received.Add(time.Millisecond)
+		e.Unread = uid == "?"
 		if e.Resource == "serviceaccounts" {
 			e.Name = EvictionClockName
 			e.Response = json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, EvictionClockAnnotation, e.Received.Format(time.RFC3339)))
@@ -53,7 +54,9 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		"reads":                                    {calls: []string{"we get pods - 200", "we list pods - 200"}},
 		"somebody deletes":                         {calls: []string{"someone delete pods - 200"}},
 		"a right is missing":                       {calls: []string{"we delete pods - 403"}},
-		"calls end in a queue":                     {calls: []string{"we patch pods/status - 429", "we delete pods - 504"}},
+		"calls end in a queue":                     {calls: []string{"we patch pods/status ? 429", "we delete pods ? 504"}},
+		"an eviction by name, refused":             {calls: []string{"we create pods/eviction - 429"}, want: "no UID"},
+		"a delete by name of what is gone":         {calls: []string{"we delete pods - 404"}, want: "no UID"},
 		"the built-in marks, and deletes by name":  {calls: []string{"it patch pods/status 1 200", "it delete pods - 200"}},
 		"the built-in is refused":                  {calls: []string{renew, "someone get pods - 200", "it patch pods/status 1 403"}},
 		"a delete without a mark":                  {calls: []string{remove}, want: "has not marked"},

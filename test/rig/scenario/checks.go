@@ -66,7 +66,7 @@ func (p *Play) awaitQuiet(ctx context.Context) error {
 // contestant that was killed did not wait for the answer to its last one.
 func ByContestant(ctx context.Context, p *Play) (Finding, error) {
 	err := await.Poll(ctx, func(context.Context) error {
-		calls, err := p.Calls(auditlog.Deletes, auditlog.MayBeDone, auditlog.In(p.Namespace))
+		calls, err := p.Calls(auditlog.Deletes, auditlog.AcceptedOrUnheard, auditlog.In(p.Namespace))
 		if err != nil {
 			return err
 		}

@@ -32,12 +32,12 @@ Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command 
 
 Every command also takes kubectl's flags that select a cluster and its credentials, such as
 ` + "`--context` and `-n`" + `.
-` + "`kubectl taintkeeper options`" + ` lists them. Commands that take files and print tables have these:
+` + "`kubectl taintkeeper options`" + ` lists them. Commands that take files have these:
 
 `
 
 // shared are the flags that are not repeated for each command.
-var shared = []string{"filename", "recursive", "at", "no-headers"}
+var shared = []string{"filename", "recursive", "at"}
 
 func main() {
 	if _, err := os.Stdout.Write(page()); err != nil {
