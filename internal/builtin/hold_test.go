@@ -275,3 +275,24 @@ func TestWhatIsOverOrInvalidIsNotTakenOver(t *testing.T) {
 		}
 	}
 }
+
+func TestARecordMustBeWrittenAgain(t *testing.T) {
+	want := Record{Since: began, Until: after(2 * time.Minute), Spared: "a b"}
+	for name, test := range map[string]struct {
+		written Record
+		covers  bool
+	}{
+		"not if nothing has changed":     {want, true},
+		"not if it begins earlier":       {Record{Since: after(-time.Minute), Until: want.Until, Spared: want.Spared}, true},
+		"not if little of the end lacks": {Record{Since: began, Until: want.Until.Add(-slack / 4), Spared: want.Spared}, true},
+		"if it begins too late":          {Record{Since: after(time.Second), Until: want.Until, Spared: want.Spared}, false},
+		"if it ends too early":           {Record{Since: began, Until: want.Until.Add(-slack/4 - time.Second), Spared: want.Spared}, false},
+		"if other nodes are spared":      {Record{Since: began, Until: want.Until, Spared: "a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := test.written.Covers(want); got != test.covers {
+				t.Errorf("%+v covers %+v: %t", test.written, want, got)
+			}
+		})
+	}
+}

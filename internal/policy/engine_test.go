@@ -301,6 +301,24 @@ func TestARefusedPodGivesItsPlaceBack(t *testing.T) {
 	c.engine.End("n", "b", false, c.now)
 }
 
+func TestOnlyAnEvictionThatFailedGivesItsPlaceInAPaceBack(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		c := newCluster(t)
+		c.follow(named(t, "slow", spec{Action: v1alpha1.ActionDelete, Pace: &v1alpha1.EvictionPace{Pods: 1, Per: *seconds(60)}}))
+		c.add("a", "n", at(60), policy.Pod{})
+		c.add("b", "n", at(61), policy.Pod{})
+		c.pass(at(70))
+		if !c.engine.Begin(c.leaver("a", c.now), false, c.now) {
+			t.Fatal("the first pod has no place")
+		}
+		c.engine.End("n", "a", stays, c.now)
+		c.pass(at(76)) // the place is offered to the next pod within 5 s
+		if begins := c.engine.Begin(c.leaver("b", c.now), false, c.now); begins != stays {
+			t.Errorf("the first pod stays: %t; the second begins: %t", stays, begins)
+		}
+	}
+}
+
 func TestABudgetThatAllowsNothingIsAskedAboutUnlessWhatItAllowsIsExact(t *testing.T) {
 	for _, exact := range []bool{false, true} {
 		c := newCluster(t)
