@@ -109,20 +109,24 @@ func (k *kubelet) sync(ctx context.Context) error {
 		}
 	}
 	for _, pod := range pods.Items {
-		if pod.DeletionTimestamp == nil || !slices.Contains(pod.Finalizers, holds) {
-			continue
-		}
-		if process := k.running[pod.Name]; process != nil {
-			if err := process.Stop(); err != nil {
-				return err
+		if pod.DeletionTimestamp != nil && slices.Contains(pod.Finalizers, holds) {
+			if err := k.end(ctx, &pod); err != nil {
+				return fmt.Errorf("end pod %s: %w", pod.Name, err)
 			}
-			delete(k.running, pod.Name)
-		}
-		if err := k.setFinalizers(ctx, &pod, "null"); err != nil {
-			return err
 		}
 	}
 	return nil
+}
+
+// end stops the process of a pod that was deleted, if it has one, and lets the pod go.
+func (k *kubelet) end(ctx context.Context, pod *corev1.Pod) error {
+	if process := k.running[pod.Name]; process != nil {
+		if err := process.Stop(); err != nil {
+			return err
+		}
+		delete(k.running, pod.Name)
+	}
+	return k.setFinalizers(ctx, pod, "null")
 }
 
 func (k *kubelet) start(ctx context.Context, pod *corev1.Pod) error {
