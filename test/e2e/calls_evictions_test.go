@@ -33,10 +33,13 @@ import (
 // Taintkeeper makes of each answer, and of none, is proved in virtual time (internal/controller/eviction).
 var callByCall = []Scenario{
 	{
+		// Alone: the first policy of a cluster, which another story may create, cancels all evictions until the labels of
+		// their namespaces are known.
 		Name:     "an eviction is one patch and one delete, and says what upstream says",
 		Given:    []Step{Alone("pod", gracePeriod(17))},
 		When:     []Step{Taint("pod", "gone"), Gone("pod")},
 		Promised: []Check{ByRule, takesTwoCalls("pod"), conditionIsSet("pod"), endsWithin("pod", 17), saysItIsMarked("pod")},
+		Alone:    true,
 	},
 	{
 		Name:     "a missing timeAdded is written, and nothing that others write at that moment is lost",
