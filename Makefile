@@ -114,7 +114,7 @@ demo: build controlplane bin/demo ## play five acts to kube-controller-manager a
 try: build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try
 
-docs-run: build controlplane bin/helm bin/conformance/kubectl bin/docs ## run the commands of README and docs as printed, each page on a control plane on this machine (5 minutes; PAGE=docs/plugin.md)
+docs-run: build controlplane bin/helm bin/conformance/kubectl bin/docs ## run the kubectl and helm commands of README and docs as printed, each page on a control plane on this machine (5 minutes; PAGE=docs/plugin.md)
 	@bin/docs $(PAGE)
 
 playground: build controlplane bin/demo ## keep a control plane running, with Taintkeeper, workloads and the board, to try things out

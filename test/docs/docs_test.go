@@ -90,8 +90,9 @@ func TestCountsAndAgesMayDifferFromThePage(t *testing.T) {
 
 func TestPlaceholdersAreNoVariables(t *testing.T) {
 	s := story{words: map[string]string{"NODE": "n", "NAME": "x"}}
-	const command = `kubectl taint NODE -l label/NAME="$NODE" ${NODE} key:NoExecute`
-	if got, want := s.bind(command), `kubectl taint n -l label/x="$NODE" ${NODE} key:NoExecute`; got != want {
+	const command = `kubectl taint NODE -l label/NAME="$NODE" ${NODE} key:NoExecute -o custom-columns=NAME:.metadata.name`
+	const want = `kubectl taint n -l label/x="$NODE" ${NODE} key:NoExecute -o custom-columns=NAME:.metadata.name`
+	if got := s.bind(command); got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 }

@@ -1,9 +1,9 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command docs runs the commands of the README and of docs/ as they are printed: `make docs-run`. They run in the order
-// of the page, on a control plane. What a page presupposes, and what its placeholders stand for, is in pages.go. A
-// comment before a block of commands says which of them cannot run here, and why.
+// Command docs runs the kubectl and helm commands of the README and of docs/ as they are printed: `make docs-run`, in
+// the order of the page, on a control plane. What a page presupposes, and what its placeholders stand for, is in
+// pages.go. A comment before a block of commands says which of them cannot run here, and why.
 package main
 
 import (

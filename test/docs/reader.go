@@ -149,9 +149,10 @@ func (s *story) readBlock(ctx context.Context, r *reader, b block) (found report
 	return found
 }
 
-var placeholder = regexp.MustCompile(`[${]*[A-Z][A-Z0-9_]+\b`)
+var placeholder = regexp.MustCompile(`[${]*[A-Z][A-Z0-9_]+\b(:\.)?`)
 
-// bind replaces placeholders, which are words in capitals that are no variables of the shell.
+// bind replaces placeholders, which are words in capitals that are neither variables of the shell nor titles of
+// columns.
 func (s *story) bind(command string) string {
 	return placeholder.ReplaceAllStringFunc(command, func(word string) string {
 		if bound, ok := s.words[word]; ok {
