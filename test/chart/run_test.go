@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -52,11 +50,11 @@ func TestWhatIsInstalledEvictsInsteadOfTheBuiltIn(t *testing.T) {
 	await.Must(t, p.AddNodes(t.Context(), localcluster.NodeSpec{Name: "first"}, localcluster.NodeSpec{Name: "second"}))
 	r := p.release(t, elsewhere, helm4)
 	await.Must(t, r.install(t, enforce))
-	token := p.token(t, "taintkeeper")
+	access := p.access(t, "taintkeeper")
 	metrics := scene.GuardedAddress(t)
-	keeper := p.start(t, token, metrics)
+	keeper := p.start(t, access, metrics)
 
-	p.checkPriority(t, token)
+	p.checkPriority(t, access)
 	p.waitHeldOff(t)
 	p.makePods(t, "first", 10)
 	p.taint(t, "first")
@@ -87,7 +85,7 @@ func TestWhatIsInstalledFirstChangesNothing(t *testing.T) {
 	r := p.release(t, elsewhere, helm4)
 	await.Must(t, r.install(t, nil))
 	metrics := scene.GuardedAddress(t)
-	keeper := p.start(t, p.token(t, "taintkeeper"), metrics)
+	keeper := p.start(t, p.access(t, "taintkeeper"), metrics)
 	p.checkMetrics(t, metrics)
 
 	p.makePods(t, "first", 1)
@@ -148,40 +146,28 @@ func rolesOf(objects []config.Object, user string) []config.Object {
 // nothing else.
 var questions = []string{"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "events"}
 
-// token returns what the kubelet would mount into a pod of a service account.
-func (p *plane) token(t *testing.T, account string) string {
+// access is that of a pod of a service account.
+func (p *plane) access(t *testing.T, account string) *rest.Config {
 	t.Helper()
-	request, err := p.admin.CoreV1().ServiceAccounts(elsewhere).CreateToken(t.Context(), account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	config, err := p.ConfigOf(t.Context(), elsewhere, account)
 	await.Must(t, err)
-	return request.Status.Token
-}
-
-func (p *plane) access(token string) *rest.Config {
-	config := rest.AnonymousClientConfig(p.AdminConfig())
-	config.BearerToken = token
 	return config
 }
 
 // start runs the program of these sources with the arguments of the Deployment, except for the addresses, which are
 // those of a pod.
-func (p *plane) start(t *testing.T, token, metrics string) *localcluster.Taintkeeper {
+func (p *plane) start(t *testing.T, access *rest.Config, metrics string) *localcluster.Taintkeeper {
 	t.Helper()
 	d, err := p.admin.AppsV1().Deployments(elsewhere).Get(t.Context(), "taintkeeper", metav1.GetOptions{})
 	await.Must(t, err)
 	binary, err := suite.Build(t.Context(), t.TempDir(), "taintkeeper")
 	await.Must(t, err)
 	keeper, err := p.StartTaintkeeper(t.Context(), localcluster.TaintkeeperConfig{
-		Binary: binary, Access: p.access(token), Granted: true,
-		Args: append(arguments(d), "--leader-elect", "--metrics-bind-address="+metrics),
+		Binary: binary, Access: access, Granted: true,
+		Args: append(localcluster.ArgsOf(d.Spec.Template.Spec), "--metrics-bind-address="+metrics),
 	})
 	await.Must(t, err)
 	return keeper
-}
-
-func arguments(d *appsv1.Deployment) []string {
-	return slices.DeleteFunc(slices.Clone(d.Spec.Template.Spec.Containers[0].Args), func(arg string) bool {
-		return strings.HasPrefix(arg, "--metrics-bind-address=") || strings.HasPrefix(arg, "--health-probe-bind-address=")
-	})
 }
 
 // checkMetrics checks that only those who have the chart's role get what is served.
@@ -197,7 +183,7 @@ func (p *plane) checkMetrics(t *testing.T, address string) {
 	}, metav1.CreateOptions{})
 	await.Must(t, err)
 	for account, want := range map[string]int{reader: http.StatusOK, "default": http.StatusForbidden} {
-		token := p.token(t, account)
+		token := p.access(t, account).BearerToken
 		await.Eventually(t, account+" is answered according to its rights", func(ctx context.Context) error {
 			if got, err := scrape(ctx, address+"/metrics", token); err != nil || got != want {
 				return fmt.Errorf("status %d, want %d: %w", got, want, err)
@@ -223,13 +209,12 @@ func scrape(ctx context.Context, url, token string) (int, error) {
 }
 
 // checkPriority checks, by the API server's answers, that calls have kube-controller-manager's priority level.
-func (p *plane) checkPriority(t *testing.T, token string) {
+func (p *plane) checkPriority(t *testing.T, config *rest.Config) {
 	t.Helper()
 	flow, err := p.admin.FlowcontrolV1().FlowSchemas().Get(t.Context(), clusterName(elsewhere, "taintkeeper"), metav1.GetOptions{})
 	await.Must(t, err)
 	level, err := p.admin.FlowcontrolV1().PriorityLevelConfigurations().Get(t.Context(), "workload-high", metav1.GetOptions{})
 	await.Must(t, err)
-	config := p.access(token)
 	client, err := rest.HTTPClientFor(config)
 	await.Must(t, err)
 	await.Eventually(t, "calls have the priority level workload-high", func(ctx context.Context) error {

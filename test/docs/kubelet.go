@@ -14,12 +14,10 @@ import (
 	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/rig/localcluster"
 )
@@ -133,21 +131,12 @@ func (k *kubelet) start(ctx context.Context, pod *corev1.Pod) error {
 	if err := k.setFinalizers(ctx, pod, `["`+holds+`"]`); err != nil {
 		return err
 	}
-	token, err := k.admin.CoreV1().ServiceAccounts(pod.Namespace).CreateToken(
-		ctx, pod.Spec.ServiceAccountName, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	access, err := k.cluster.ConfigOf(ctx, pod.Namespace, pod.Spec.ServiceAccountName)
 	if err != nil {
 		return err
 	}
-	access := rest.AnonymousClientConfig(k.cluster.AdminConfig())
-	access.BearerToken = token.Status.Token
-	args := []string{"--leader-elect"}
-	for _, arg := range pod.Spec.Containers[0].Args {
-		if !strings.Contains(arg, "-bind-address=") {
-			args = append(args, arg)
-		}
-	}
 	k.running[pod.Name], err = k.cluster.StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
-		Name: pod.Name, Access: access, Granted: true, Args: args,
+		Name: pod.Name, Access: access, Granted: true, Args: localcluster.ArgsOf(pod.Spec),
 	})
 	if err != nil {
 		delete(k.running, pod.Name)

@@ -11,9 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 
 	"github.com/taintkeeper/taintkeeper/test/chart/helm"
 	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
@@ -95,23 +93,18 @@ func run(ctx context.Context, p *scenario.Play) error {
 			return err
 		}
 	}
-	accounts := p.Admin.CoreV1().ServiceAccounts(namespace)
-	token, err := accounts.CreateToken(ctx, name, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	access, err := s.Cluster().ConfigOf(ctx, namespace, name)
 	if err != nil {
 		return err
 	}
-	access := rest.AnonymousClientConfig(s.Cluster().AdminConfig())
-	access.BearerToken = token.Status.Token
 	deployment, err := p.Admin.AppsV1().Deployments(namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	args := slices.DeleteFunc(deployment.Spec.Template.Spec.Containers[0].Args, func(arg string) bool {
-		return strings.Contains(arg, "-bind-address=")
-	})
+	args := localcluster.ArgsOf(deployment.Spec.Template.Spec)
 	say("Running bin/taintkeeper as the pod of the Deployment would: %s", strings.Join(args, " "))
 	s.keeper, err = s.Cluster().StartTaintkeeper(ctx, localcluster.TaintkeeperConfig{
-		Binary: "bin/taintkeeper", Access: access, Granted: true, Args: append(args, "--leader-elect"),
+		Binary: "bin/taintkeeper", Access: access, Granted: true, Args: args,
 	})
 	return err
 }

@@ -4,6 +4,7 @@
 package localcluster
 
 import (
+	"context"
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -19,6 +20,7 @@ import (
 	"path/filepath"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -129,6 +131,18 @@ func (c *Cluster) ConfigFor(user string, groups ...string) (*rest.Config, error)
 		TLSClientConfig: rest.TLSClientConfig{CAData: c.serving, CertData: certificate, KeyData: key},
 		QPS:             -1, // the API server does the flow control
 	}, nil
+}
+
+// ConfigOf returns a client configuration with a token of a service account, as the kubelet mounts it into a pod.
+func (c *Cluster) ConfigOf(ctx context.Context, namespace, account string) (*rest.Config, error) {
+	request, err := c.client.CoreV1().ServiceAccounts(namespace).
+		CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get a token of service account %s/%s: %w", namespace, account, err)
+	}
+	config := rest.AnonymousClientConfig(c.admin)
+	config.BearerToken = request.Status.Token
+	return config, nil
 }
 
 // TaintkeeperUser is the user of Taintkeeper: the service account of config/rbac.yaml.

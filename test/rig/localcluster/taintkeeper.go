@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -45,6 +47,15 @@ type Taintkeeper struct {
 	cluster *Cluster
 	process *component
 	metrics string // address
+}
+
+// ArgsOf returns the arguments with which a pod of the chart runs taintkeeper, except for the addresses, which are
+// those of this machine here.
+func ArgsOf(pod corev1.PodSpec) []string {
+	args := slices.DeleteFunc(slices.Clone(pod.Containers[0].Args), func(arg string) bool {
+		return strings.Contains(arg, "-bind-address=")
+	})
+	return append(args, "--leader-elect")
 }
 
 // StartTaintkeeper grants taintkeeper its rights if it needs them, starts it and returns once its caches are complete.
