@@ -146,7 +146,7 @@ func rolesOf(objects []config.Object, user string) []config.Object {
 // nothing else.
 var questions = []string{"tokenreviews", "subjectaccessreviews", "selfsubjectaccessreviews", "events"}
 
-// access is that of a pod of a service account.
+// access returns the configuration of a client with the rights of a service account.
 func (p *plane) access(t *testing.T, account string) *rest.Config {
 	t.Helper()
 	config, err := p.ConfigOf(t.Context(), elsewhere, account)
