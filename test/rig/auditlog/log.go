@@ -61,6 +61,8 @@ type Event struct {
 	// Unread says that the log has no body of the call: it ended before its body was read, in a queue for example, or
 	// the policy is without bodies.
 	Unread bool
+	// Condition is the first condition that the body sets in a status.
+	Condition string
 	// Response is the object in the answer. It needs the audit policy's level RequestResponse.
 	Response json.RawMessage
 }
@@ -108,6 +110,7 @@ type body struct {
 	Metadata      struct{ UID types.UID }
 	Preconditions struct{ UID types.UID }
 	DeleteOptions struct{ Preconditions struct{ UID types.UID } }
+	Status        struct{ Conditions []struct{ Type string } }
 }
 
 func parseEvent(line []byte) (Event, error) {
@@ -142,6 +145,8 @@ func parseEvent(line []byte) (Event, error) {
 		event.UID = e.RequestObject.Preconditions.UID
 	case e.ObjectRef.Subresource == "eviction":
 		event.UID = e.RequestObject.DeleteOptions.Preconditions.UID
+	case len(e.RequestObject.Status.Conditions) > 0:
+		event.Condition = e.RequestObject.Status.Conditions[0].Type
 	}
 	return event, nil
 }

@@ -43,6 +43,15 @@ func TestAnAuditEventSaysWhoCalledForWhatAndWhatTheAnswerWas(t *testing.T) {
 	}
 }
 
+func TestAnAuditEventSaysWhichConditionWasSet(t *testing.T) {
+	const line = `{"verb":"patch","objectRef":{"resource":"pods","subresource":"status"},` +
+		`"requestObject":{"metadata":{"uid":"3"},"status":{"conditions":[{"type":"Ready","status":"False"}]}}}` + "\n"
+	got, err := Lines(line).Events()
+	if err != nil || len(got) != 1 || got[0].Condition != "Ready" || got[0].UID != "3" {
+		t.Errorf("got %+v, %v; want a patch of the condition Ready of UID 3", got, err)
+	}
+}
+
 func TestAnAuditLogThatGrowsIsReadOnByWholeLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "audit.log")
 	log, position := New(path), int64(0)

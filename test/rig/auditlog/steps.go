@@ -22,6 +22,8 @@ import (
 //   - Taintkeeper marks a pod and then deletes it, or asks the Eviction API about it. Each call is for a UID, and none
 //     follows one that has removed the pod.
 //   - Taintkeeper lets a pod that a policy holds tolerate its node. The explored worlds have no kubelets.
+//   - Node health says that a pod of a silent node is not ready, also while it terminates. Node health has a world of
+//     its own.
 //   - The built-in marks a pod, but never while the eviction clock is fresh, and deletes by names that it has marked.
 func Unknown(calls []Event, asked Filter) (unknown []UnknownStep, err error) {
 	clock, err := EvictionClockOf(calls)
@@ -98,6 +100,8 @@ func (s *steps) ours(c Event) (why string) {
 	switch {
 	case c.UID == "":
 		return unnamed(c)
+	case StatusPatches(c) && c.Condition == string(corev1.PodReady):
+		return ""
 	case c.Accepted() && s.hadRemoved(c):
 		return fmt.Sprintf("it had removed that pod: %v", s.removed[c.UID])
 	case Deletes(c) && !s.marked[c.UID] && !showsMark(c):

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -18,6 +19,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 	const us, builtIn, someone = "system:serviceaccount:kube-system:taintkeeper", BuiltInAsServiceAccount, "kubernetes-admin"
 	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
 	// Each call is "who verb resource UID code", a second after the one before. A UID of ? is of a body that nobody read.
+	// A status gets the condition DisruptionTarget, or Ready if the call ends in " Ready".
 	call := func(at int, text, shows string) Event {
 		var who, uid string
 		e := Event{Namespace: "n", Name: "web-0", Received: noon.Add(time.Duration(at) * time.Second)}
@@ -27,6 +29,12 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		e.User = map[string]string{"we": us, "it": builtIn, "someone": someone}[who]
 		e.UID, e.Answered = types.UID(strings.Trim(uid, "-?")), e.Received.Add(time.Millisecond)
 		e.Unread = uid == "?"
+		if e.Resource == "pods/status" {
+			e.Condition = string(corev1.DisruptionTarget)
+		}
+		if strings.HasSuffix(text, " Ready") {
+			e.Condition = string(corev1.PodReady)
+		}
 		if e.Resource == "serviceaccounts" {
 			e.Name = EvictionClockName
 			e.Response = json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, EvictionClockAnnotation, e.Received.Format(time.RFC3339)))
@@ -36,7 +44,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		}
 		return e
 	}
-	const mark, remove = "we patch pods/status 1 200", "we delete pods 1 200"
+	const mark, remove, notReady = "we patch pods/status 1 200", "we delete pods 1 200", "we patch pods/status 1 200 Ready"
 	const renew = "we patch serviceaccounts - 200"
 	for name, test := range map[string]struct {
 		calls []string
@@ -46,6 +54,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		"a mark, and the delete":       {calls: []string{mark, remove}},
 		"the Eviction API":             {calls: []string{"we create pods/eviction 1 429", "we create pods/eviction 1 201"}},
 		"a held pod is kept":           {calls: []string{"we patch pods 1 200"}},
+		"a deleted pod is not ready":   {calls: []string{mark, remove, notReady}},
 		"the answer to a mark is lost": {calls: []string{"we patch pods/status 1 504", remove}},
 		"the log lacks the mark": {
 			calls: []string{remove}, shows: `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`,
@@ -60,6 +69,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		"the built-in marks, and deletes by name":  {calls: []string{"it patch pods/status 1 200", "it delete pods - 200"}},
 		"the built-in is refused":                  {calls: []string{renew, "someone get pods - 200", "it patch pods/status 1 403"}},
 		"a delete without a mark":                  {calls: []string{remove}, want: "has not marked"},
+		"a delete of what is only not ready":       {calls: []string{notReady, remove}, want: "has not marked"},
 		"a delete after a mark that was refused":   {calls: []string{"we patch pods/status 1 409", remove}, want: "has not marked"},
 		"a delete after the mark of another":       {calls: []string{"we patch pods/status 2 200", remove}, want: "has not marked"},
 		"a delete by name":                         {calls: []string{mark, "we delete pods - 200"}, want: "no UID"},
