@@ -48,6 +48,15 @@ var callByCall = []Scenario{
 		Promised: []Check{isStamped("counts", 3), conflicted("counts", 3)},
 	},
 	{
+		Name:  "what happens again is counted in its event",
+		Given: []Step{Alone("pod", scene.Tolerating("gone", 3600))},
+		When: []Step{
+			Taint("pod", "gone"), awaitStamp("pod"), Untaint("pod", "gone"), saidToStay("pod", 1),
+			Taint("pod", "gone"), awaitStamp("pod"), Untaint("pod", "gone"), saidToStay("pod", 2),
+		},
+		Promised: []Check{ByRule, SaysCancelled("pod", 1)},
+	},
+	{
 		Name: "what the watch of pods has not brought, the answers of the API server say",
 		Given: []Step{
 			Node("tainted"), Node("healthy"), toReplace("tainted", replacements), On("tainted", "patient", scene.Tolerating("gone", 1)),
@@ -217,6 +226,19 @@ func awaitStamp(node string) Step {
 			found, err := p.Admin.CoreV1().Nodes().Get(ctx, p.NodeName(node), metav1.GetOptions{})
 			if err == nil && slices.ContainsFunc(taints.NoExecute(found.Spec.Taints), func(taint corev1.Taint) bool { return taint.TimeAdded == nil }) {
 				err = fmt.Errorf("the taints are %v", found.Spec.Taints)
+			}
+			return err
+		})
+	}
+}
+
+// saidToStay returns when an event has said this many times that a pod stays.
+func saidToStay(name string, times int32) Step {
+	return func(ctx context.Context, p *Play) error {
+		return await.Poll(ctx, func(ctx context.Context) error {
+			said, err := p.Events(ctx, name, Cancelling)
+			if err == nil && !slices.ContainsFunc(said, func(event corev1.Event) bool { return event.Count == times }) {
+				err = fmt.Errorf("the events are %+v", said)
 			}
 			return err
 		})
