@@ -35,7 +35,7 @@ type proof struct {
 	missing func(context.Context) string
 	// onDemand keeps it out of a run of all proofs.
 	onDemand bool
-	// pace says what may run next to it in a run of several proofs.
+	// pace says what may run alongside it in a run of several proofs.
 	pace pace
 }
 
@@ -83,7 +83,7 @@ var (
 // proofs are all proofs, in the order in which they run: first those that are most likely to fail, and fastest.
 var proofs = []proof{
 	{
-		name: "rig", says: "the parts that other proofs are made of", minutes: 3, needs: []string{plane},
+		name: "rig", says: "the parts that other proofs are made of", minutes: 3, needs: []string{plane, "build"},
 		packages: []string{"./test/rig/localcluster", "./test/wallclock"},
 	},
 	{
@@ -104,7 +104,7 @@ var proofs = []proof{
 		commands: []command{in("", "bin/demo")},
 	},
 	{
-		name: "try", says: "the chart next to the built-in: shadow mode, enforce mode and back", minutes: 2,
+		name: "try", says: "the chart alongside the built-in: shadow mode, enforce mode and back", minutes: 2,
 		needs: []string{plane, "build", "bin/helm", "bin/try"}, commands: []command{in("", "bin/try")},
 	},
 	{
@@ -133,7 +133,7 @@ var proofs = []proof{
 		packages: []string{"./test/defects"}, withArgs: defects,
 	},
 	{
-		name: "chaos", says: "faults, restarts and kills, alone and next to the built-in", minutes: 10, seed: "1",
+		name: "chaos", says: "faults, restarts and kills, alone and alongside the built-in", minutes: 10, seed: "1",
 		needs: []string{plane, "bin/chaos", "bin/chaos-taintkeeper"}, packages: []string{"./test/chaos"},
 		commands: []command{in("", "bin/chaos -seed={SEED}"), in("", "bin/chaos -seed={SEED} -coexist")},
 		withArgs: in("", "bin/chaos -seed={SEED}"),
