@@ -108,10 +108,10 @@ ifeq ($(findstring -only,$(BENCH)),)
 endif
 	@bin/bench $(BENCH)
 
-demo: build controlplane bin/demo ## play five acts to kube-controller-manager alone and to Taintkeeper next to it, on two control planes on this machine (2 minutes)
+demo: build controlplane bin/demo ## play five acts to kube-controller-manager alone and to Taintkeeper alongside it, on two control planes on this machine (2 minutes)
 	@bin/demo
 
-try: build controlplane bin/helm bin/try ## install the chart next to the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
+try: build controlplane bin/helm bin/try ## install the chart alongside the built-in controllers, in shadow mode, in enforce mode and back, on a control plane on this machine (1 minute)
 	@bin/try
 
 docs-run: build controlplane bin/helm bin/conformance/kubectl bin/docs ## run the kubectl and helm commands of README and docs as printed, each page on a control plane on this machine (5 minutes; PAGE=docs/plugin.md)

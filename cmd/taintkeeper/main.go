@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command taintkeeper is the controller process. It evicts pods from nodes whose NoExecute taints they do not
-// tolerate, next to kube-controller-manager's taint-eviction-controller or instead of it, and taints nodes that are
+// tolerate, alongside kube-controller-manager's taint-eviction-controller or instead of it, and taints nodes that are
 // not healthy, instead of its node-lifecycle-controller. It also taints nodes according to NodeTaintRules.
 package main
 

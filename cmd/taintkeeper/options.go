@@ -76,12 +76,12 @@ func newCommand() *cobra.Command {
 	command := &cobra.Command{
 		Use:   "taintkeeper",
 		Short: "Evicts pods from nodes with NoExecute taints, and taints nodes that are not healthy: on time, once, and never by mistake",
-		Long: `Taintkeeper runs next to an unchanged kube-controller-manager: apply config/coexistence.yaml and set --coexist. The
+		Long: `Taintkeeper runs alongside an unchanged kube-controller-manager: apply config/coexistence.yaml and set --coexist. The
 built-in taint-eviction-controller then evicts only while no Taintkeeper can.
 
 It can also take the place of two controllers of kube-controller-manager. Switch these off first:
   eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
-  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (not next to the built-in controller)
+  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (not alongside the built-in controller)
 
   node-taint-rule   taints nodes according to NodeTaintRules, and replaces nothing. It waits until the resource
                     NodeTaintRule (config/crd.yaml) is installed.`,

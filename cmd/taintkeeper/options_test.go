@@ -109,7 +109,7 @@ func TestControllersFollowKubeControllerManagersSyntax(t *testing.T) {
 		}
 	}
 	if got := parse(t).running(); !slices.Equal(got, []string{"eviction", "node-taint-rule"}) {
-		t.Errorf("by default %q run; next to the built-in node-lifecycle-controller it must be all but node-health", got)
+		t.Errorf("by default %q run; alongside the built-in node-lifecycle-controller it must be all but node-health", got)
 	}
 }
 

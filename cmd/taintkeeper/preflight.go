@@ -88,7 +88,7 @@ func preflight(ctx context.Context, config *rest.Config, log logr.Logger, o *opt
 }
 
 // avoidRival leaves node-health out if the built-in node-lifecycle-controller runs. Evictions then follow the
-// built-in's taints. The other controllers can run next to it.
+// built-in's taints. The other controllers can run alongside it.
 func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) error {
 	if !o.enabled(controllerNodeHealth) || o.dryRun {
 		return nil
@@ -98,7 +98,7 @@ func (o *options) avoidRival(ctx context.Context, all rivals, log logr.Logger) e
 		return err
 	}
 	if len(o.running()) == 1 {
-		return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; %s", seen, adviceOnRival)
+		return fmt.Errorf("node-health cannot run alongside the built-in node-lifecycle-controller, which is running: %s; %s", seen, adviceOnRival)
 	}
 	log.Error(nil, "Node-health is off, because the built-in node-lifecycle-controller is running; evictions follow the built-in controller's taints", "seen", seen, "advice", adviceOnRival)
 	o.controllers = append([]string{"-" + controllerNodeHealth}, o.controllers...) // the first that names it decides

@@ -105,7 +105,7 @@ func (w rivalWatch) Run(ctx context.Context) error {
 		case err != nil:
 			w.log.Info("Cannot look for a built-in node-lifecycle-controller, will retry", "error", err.Error(), "in", rivalLookEvery.String())
 		case seen != "":
-			return fmt.Errorf("node-health cannot run next to the built-in node-lifecycle-controller, which is running: %s; this process exits, and the next leaves node-health out, or exits if it has no other controller: %s", seen, adviceOnRival)
+			return fmt.Errorf("node-health cannot run alongside the built-in node-lifecycle-controller, which is running: %s; this process exits, and the next leaves node-health out, or exits if it has no other controller: %s", seen, adviceOnRival)
 		}
 		select {
 		case <-ctx.Done():

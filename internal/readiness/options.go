@@ -100,7 +100,7 @@ func (g Grace) Warning() string {
 	if g.Monitor >= LeastGrace {
 		return ""
 	}
-	return fmt.Sprintf("%s=%s is less than %s, two renewals of a kubelet's Lease and a second, so one late renewal makes a node that lives NotReady",
+	return fmt.Sprintf("%s=%s is less than %s, two renewals of a kubelet's Lease and a second, so one late renewal makes a live node NotReady",
 		MonitorGraceFlag, g.Monitor, LeastGrace)
 }
 

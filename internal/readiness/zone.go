@@ -181,7 +181,7 @@ func CountsOf(notReady, size int) string {
 // String explains it in a sentence.
 func (h Held) String() string {
 	counts := CountsOf(h.NotReady, h.Size)
-	where := fmt.Sprintf("zone %s has the state %s (%s)", h.Zone, h.State, counts)
+	where := fmt.Sprintf("zone %s is in state %s (%s)", h.Zone, h.State, counts)
 	switch {
 	case h.AllZones:
 		return fmt.Sprintf("every zone is fully disrupted (zone %s: %s), "+

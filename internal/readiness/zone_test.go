@@ -62,8 +62,8 @@ func TestASentenceExplainsWhyANodeWaits(t *testing.T) {
 	none, all := held, held
 	none.Rate, all.AllZones = 0, true
 	for got, want := range map[string]string{
-		held.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), and one of its nodes is tainted every 100 s",
-		none.String(): "zone eu/eu-1 has the state PartialDisruption (40 of 60 nodes not ready), in which no node is tainted",
+		held.String(): "zone eu/eu-1 is in state PartialDisruption (40 of 60 nodes not ready), and one of its nodes is tainted every 100 s",
+		none.String(): "zone eu/eu-1 is in state PartialDisruption (40 of 60 nodes not ready), in which no node is tainted",
 		all.String(): "every zone is fully disrupted (zone eu/eu-1: 40 of 60 nodes not ready), so the control plane is the more likely " +
 			"cause and no node is tainted",
 	} {

@@ -80,9 +80,9 @@ func fixedRows() []row {
 		{
 			number:   4,
 			scenario: "Taints or tolerationSeconds change during a countdown",
-			should:   "The earliest deadline that still holds counts",
+			should:   "The earliest deadline still in force counts",
 			issues:   []int{102993, 108982},
-			how: "A taint is tolerated for 600 s, and a second one, a second later, for 3 s. Two taints are tolerated for 15 s " +
+			how: "A taint is tolerated for 600 s, and another one, set 1 s later, for 3 s. Two taints are tolerated for 15 s " +
 				"and 5 s, and the second goes after 2 s. After 2 s, tolerationSeconds change from 600 to 5, or from 5 to 15.",
 			stories: scenarios.Named("second, shorter taint", "shorter one removed", "seconds shortened", "seconds lengthened"),
 		},
@@ -110,7 +110,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   7,
-			scenario: "A pod is replaced under its name, on a healthy node, while its eviction waits",
+			scenario: "A pod is replaced by one with its name, on a healthy node, while its eviction waits",
 			should:   "The replacement stays",
 			issues:   []int{107543, 125332},
 			how:      "80 pods on another node are due first. A second after its taint, the pod is deleted and recreated.",
@@ -126,7 +126,7 @@ func fixedRows() []row {
 		},
 		{
 			number:   8,
-			scenario: "Taints change while a pod terminates",
+			scenario: "Taints change while a pod is terminating",
 			should:   "The pod is deleted once",
 			how:      "Five taints, 1.5 s apart; the first evicts the pod.",
 			stories: []Scenario{{
@@ -153,7 +153,7 @@ func fixedRows() []row {
 		{
 			number:   10,
 			scenario: "The controller restarts during a countdown",
-			should:   "The pod leaves after 15 s, as without a restart",
+			should:   "The pod leaves after 15 s, as it would without a restart",
 			issues:   []int{108268},
 			how:      "The process gets SIGTERM after 5 s, and a new one starts.",
 			stories:  scenarios.Named("restart in mid-countdown"),
@@ -241,7 +241,7 @@ func keptRows() []row {
 			section:  keeps,
 			number:   17,
 			scenario: "A webhook hangs on the deletes of many pods",
-			should:   "A pod on another node, which it does not select, leaves when due",
+			should:   "A pod that it does not select, on another node, leaves when due",
 			how: "200 pods of one node; the webhook (`timeoutSeconds: 10`, `failurePolicy: Fail`) does not answer. The other node " +
 				"gets its taint, tolerated for 5 s, 21 s after the first call: hanging calls occupy seats, whose number the API " +
 				"server adjusts every 10 s, so a pod due earlier may be 10 s late. kube-controller-manager runs with " +
@@ -254,15 +254,15 @@ func keptRows() []row {
 			scenario: "A node is not ready, then becomes unreachable during the countdown",
 			should:   "The pods leave 8 s and 18 s after the first taint",
 			how: "Ready becomes False, 5 s later Unknown, and in the second case switches every 5 s. The node-lifecycle controller, " +
-				"which runs next to both, swaps the NoExecute taints, each with its own timeAdded.",
+				"which runs alongside both, swaps the NoExecute taints, each with its own timeAdded.",
 			stories: []Scenario{swaps("one swap", 1), swaps("three swaps", 3)},
 		},
 		{
 			section:  keeps,
 			number:   19,
 			scenario: "The controller restarts after such a swap",
-			should:   "The pod leaves after 12 s, as without a restart",
-			how:      "As 18 with one swap; a second later the process restarts, and with it upstream's node-lifecycle controller.",
+			should:   "The pod leaves after 12 s, as it would without a restart",
+			how:      "Like 18 with one swap; a second later the process restarts, and with it upstream's node-lifecycle controller.",
 			stories: []Scenario{{
 				Given: []Step{Alone("counted", scene.ToleratingNotReady(12)...)},
 				When:  []Step{unwell("counted"), At("counted", 5*time.Second), unheard("counted"), After(time.Second), Restart},
@@ -271,7 +271,7 @@ func keptRows() []row {
 		{
 			section:  keeps,
 			number:   20,
-			scenario: "A node is untainted while a DELETE waits for a webhook's answer",
+			scenario: "A node is untainted while a DELETE waits for a webhook's response",
 			should:   "The pod stays; 'Cancelling deletion' only for pods that stay",
 			how:      "The webhook is called, the untaint comes 2 s later, and the webhook admits the DELETE 6 s after the call.",
 			stories:  []Scenario{cancelInFlight()},
@@ -311,9 +311,9 @@ func nodeRows() []row {
 			section:  nodes,
 			number:   23,
 			scenario: "A client writes to the Lease of a node that has just fallen silent, without renewing it",
-			should:   "It becomes Unknown after 20 s, like the other",
+			should:   "The node becomes Unknown after 20 s, like the other node",
 			how: "6 s after two nodes fell silent, a client sets an annotation of one Lease. Upstream's feature gate " +
-				"NodeControllerLeaseCircuitBreaker compares the Lease's version with the one of the last renewal.",
+				"NodeControllerLeaseCircuitBreaker compares the Lease's version with that of the last renewal.",
 			stories: []Scenario{silentNodes(2, "silent-0")},
 		},
 		{

@@ -39,7 +39,7 @@ var acts = []act{
 		about:     []string{fmt.Sprintf("%d pods must leave a node. After two seconds, somebody sees that it was the wrong node.", crowd)},
 		status:    deletedBeforeAndAfter("1"),
 		Scenario: Scenario{
-			Name:  "a taint is taken back while evictions wait",
+			Name:  "a taint is removed while evictions wait",
 			Given: []Step{Node("1"), Crowd("1", crowd)},
 			When: []Step{
 				types("kubectl taint node rack-1 power=off:NoExecute", Taint("1", "power")), After(2 * time.Second),
@@ -191,6 +191,6 @@ func withPolicy(ctx context.Context, p *Play) error {
 
 // keepsBudget wants one pod to leave, which the budget allows, and the others to wait.
 func keepsBudget(_ context.Context, p *Play) (Finding, error) {
-	seen := fmt.Sprintf("%d of %d pods left, and the budget allows 1", gone(p), len(p.Everyone()))
+	seen := fmt.Sprintf("%d of %d pods were evicted, and the budget allows 1", gone(p), len(p.Everyone()))
 	return Finding{Seen: seen, Right: gone(p) == 1}, nil
 }

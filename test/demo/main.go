@@ -1,7 +1,7 @@
 // Copyright The Taintkeeper Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command demo plays the same acts to kube-controller-manager alone and to Taintkeeper next to it, each on a real
+// Command demo plays the same acts to kube-controller-manager alone and to Taintkeeper alongside it, each on a real
 // control plane on this machine, and says who kept which promise. With -playground it keeps a cluster for experiments
 // instead.
 //

@@ -46,7 +46,7 @@ var commands = []Scenario{
 		Promised: []Check{
 			answers("viewer", everyCommandThatReads...), boardIsCurrent("viewer"), refusedNothing("viewer"),
 			answers("viewer", asked("taint {}-n m:NoExecute --yes",
-				`cannot patch resource "nodes"`, "ask for the right to patch nodes").exits(exitFailed)),
+				`cannot patch resource "nodes"`, "ask for permission to patch nodes").exits(exitFailed)),
 		},
 	},
 	{
@@ -82,7 +82,7 @@ var commands = []Scenario{
 			asked("leaving --since 30m", "0 pods were evicted in the last 30m"),
 			asked("check --fail-on=never", "You may list pods only in namespace {}, so the answer is about that namespace."),
 			asked("status", "You may not list leases").exits(exitFailed),
-			asked("plan {}-n m:NoExecute", "ask for the right to list them, which the ClusterRole").exits(exitFailed),
+			asked("plan {}-n m:NoExecute", "ask for permission to list them, which the ClusterRole").exits(exitFailed),
 		)},
 	},
 	{
@@ -91,7 +91,7 @@ var commands = []Scenario{
 		Promised: []Check{answers("planner",
 			asked("plan {}-n m:NoExecute --fail-on=lost-workload", "You may not list"),
 			asked("plan {}-n m:NoExecute --fail-on=budget",
-				"--fail-on=budget cannot be checked because you may not list poddisruptionbudgets: ask for the right").exits(exitFailed),
+				"--fail-on=budget cannot be checked because you may not list poddisruptionbudgets: ask for permission").exits(exitFailed),
 		)},
 	},
 	{

@@ -52,7 +52,7 @@ var Nodes = []Scenario{
 			FallSilent("a-0", "a-1", "a-2"), Tainted(2, "a-0", "a-1", "a-2"), Restart, Tainted(3, "a-0", "a-1", "a-2"),
 			Then(
 				OneByOne("a-0", "a-1", "a-2"),
-				SaysOfNode("Warning NoExecuteTaintHeld", "zone local/a has the state ", "a-0", "a-1", "a-2"),
+				SaysOfNode("Warning NoExecuteTaintHeld", "zone local/a is in state ", "a-0", "a-1", "a-2"),
 				SaysOfNode("Warning NoExecuteTaintHeld", "one of its nodes is tainted every 2 s", "a-0", "a-1", "a-2"),
 				Becomes("a-0", Silent, Perhaps(Unscheduled), Unreachable),
 				Becomes("a-1", Silent, Perhaps(Unscheduled), Unreachable),

@@ -92,7 +92,7 @@ func Small(now time.Time) Objects {
 	)
 	o.Events = []corev1.Event{
 		nodeEvent("held", "worker-b2", "NoExecuteTaintHeld", now.Add(-20*time.Second),
-			"Taint node.kubernetes.io/unreachable:NoExecute is held back: zone eu/eu-2 has the state PartialDisruption (3 of 4 nodes not ready), in which no node is tainted"),
+			"Taint node.kubernetes.io/unreachable:NoExecute is held back: zone eu/eu-2 is in state PartialDisruption (3 of 4 nodes not ready), in which no node is tainted"),
 	}
 	o.Shadow = v1alpha1.ShadowReport{
 		Since: metav1.NewTime(now.Add(-time.Hour)), Time: metav1.NewTime(now),

@@ -168,7 +168,7 @@ func (r *ClockRenewer) renewIfAble(ctx context.Context) (time.Duration, error) {
 var (
 	errNotSynced = errors.New("the lists of nodes and pods are not complete yet")
 	errSilent    = errors.New("the watches of nodes and pods have delivered nothing for too long")
-	errStalled   = errors.New("pods are due and no eviction begins")
+	errStalled   = errors.New("pods are due and no eviction is beginning")
 )
 
 // unable returns why this process cannot evict, as far as it can tell.

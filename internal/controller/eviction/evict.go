@@ -366,7 +366,7 @@ func (x *executor) unmarked(
 		return nil, done, nil
 	}
 	if t.blocks(err) {
-		return nil, "", fmt.Errorf("set the condition DisruptionTarget of pod %s: %w", pod.Key(), err)
+		return nil, "", fmt.Errorf("set the DisruptionTarget condition of pod %s: %w", pod.Key(), err)
 	}
 	t.unmarked = err
 	if err := x.api.token(ctx); err != nil {

@@ -155,7 +155,7 @@ func TestAConditionThatCannotBeSetStopsBlockingTheDelete(t *testing.T) {
 	playTales(t, map[string]tale{
 		"it is refused": {given: []act{failMarks(errInternal, always)}, want: []act{
 			tries("patch p", sec, 100*ms, 200*ms), once("p", sec+200*ms, sec+300*ms),
-			did("event Deleted Pod default/p without the condition DisruptionTarget", 1),
+			did("event Deleted Pod default/p without the DisruptionTarget condition", 1),
 		}},
 		"it times out": {given: []act{func(w *world) {
 			w.On("patch", "pods", "status", func() error {

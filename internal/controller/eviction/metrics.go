@@ -55,7 +55,7 @@ func newMetrics() *metrics {
 		}),
 		evictions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "taintkeeper_evictions_total",
-			Help: "Evictions that ended, by result: deleted, gone (already gone or terminating), replaced (another pod has its name), cancelled (the pod need no longer leave), dry_run.",
+			Help: "Evictions that ended, by result: deleted, gone (already gone or terminating), replaced (another pod has its name), cancelled (the pod may stay), dry_run.",
 		}, []string{"result"}),
 		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "taintkeeper_eviction_lateness_seconds",
@@ -66,7 +66,7 @@ func newMetrics() *metrics {
 			Name: "taintkeeper_retries_total",
 			Help: "Failed attempts to evict pods, to write timeAdded or to add a toleration, which are retried, by reason: the API's reason, Unreachable, " +
 				"Unconfirmed (the live node or pod differs from the cached one), " +
-				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (cancelled because too many calls hung).",
+				"NotRecorded (the built-in controller's backlog could not be recorded) or Aborted (canceled because too many calls hung).",
 		}, []string{"reason"}),
 	}
 	for _, known := range []result{resultDeleted, resultGone, resultReplaced, resultCancelled, resultDryRun} {
@@ -204,13 +204,13 @@ func (e *events) cancelled(pod *podcache.Pod, due time.Time) {
 // unmarked records that a pod was deleted without the condition DisruptionTarget.
 func (e *events) unmarked(pod *podcache.Pod, v verdict.Verdict, err error) {
 	e.OfPod(e.of(pod, e.evicts(v), corev1.EventTypeWarning, v1alpha1.EventUnmarkedEviction),
-		"Deleted Pod %s without the condition DisruptionTarget, which could not be set: %v", pod.Key(), err)
+		"Deleted Pod %s without the DisruptionTarget condition, which could not be set: %v", pod.Key(), err)
 }
 
 // refused records that a due pod stays, and what refuses its eviction.
 func (e *events) refused(pod *podcache.Pod, v verdict.Verdict, err error) {
 	e.OfPod(e.of(pod, e.evicts(v), corev1.EventTypeWarning, v1alpha1.EventEvictionRefused),
-		"Eviction of Pod %s is refused (%s), and tried again at least every %s: %v",
+		"Eviction of Pod %s is refused (%s), and retried at least every %s: %v",
 		pod.Key(), refuser(err), apicall.LastRefused, err)
 }
 
@@ -227,7 +227,7 @@ func (e *events) keptAlive(pod *podcache.Pod, v verdict.Verdict, lacked []corev1
 		names[i] = taints.Format(lacked[i])
 	}
 	e.OfPod(e.of(pod, e.evicts(v), corev1.EventTypeNormal, v1alpha1.EventKeptAlive),
-		"Pod %s is due to leave, but stays: added a toleration of %s for 0 seconds, so that the Pod stays alive if its kubelet restarts",
+		"Pod %s is due to leave, but stays: added a toleration for %s of 0 seconds, so that the Pod stays alive if its kubelet restarts",
 		pod.Key(), strings.Join(names, " and "))
 }
 

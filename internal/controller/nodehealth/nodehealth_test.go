@@ -114,7 +114,7 @@ func TestNodes(t *testing.T) { //nolint:gocyclo // a table: the stories add up, 
 				w.wantTainted(i+1, nodes...)
 				w.wantTainted(i+1, nodes[:i+1]...)
 			}
-			w.wantOnce("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a has the state Normal")
+			w.wantOnce("event a-2 NoExecuteTaintHeld Taint node.kubernetes.io/not-ready:NoExecute is held back: zone /a is in state Normal")
 			w.WantMetric("node_collector_evictions_total", nil, 4)
 		},
 		"a small zone in partial disruption is left alone": func(w *world) {

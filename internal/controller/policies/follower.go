@@ -186,7 +186,7 @@ func (f *Follower) Done() <-chan struct{} { return f.known }
 // watchPolicies watches the policies. A missing permission must not look like "there are no policies".
 func (f *Follower) watchPolicies(ctx context.Context) error {
 	if err := f.watch.Run(ctx); err != nil {
-		return fmt.Errorf("no evictions without the right to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
+		return fmt.Errorf("no evictions without permission to list EvictionPolicies; apply config/rbac.yaml, or the chart of this version: %w", err)
 	}
 	return nil
 }

@@ -293,7 +293,7 @@ func TestWhatIsKnownOfPolicies(t *testing.T) {
 			w.Until(time.Minute)
 			select {
 			case err := <-ended:
-				if err == nil || !strings.Contains(err.Error(), "the right to list EvictionPolicies") {
+				if err == nil || !strings.Contains(err.Error(), "without permission to list EvictionPolicies") {
 					w.T.Errorf("it ends with %v", err)
 				}
 			default:
@@ -527,7 +527,7 @@ func TestHeldPodsAreKeptAlive(t *testing.T) { //nolint:gocyclo // a table: the s
 			b := w.Pod("p").Spec.Tolerations[0]
 			w.wantTolerations(b, forNoTime("a", "1"), forNoTime("d", ""))
 			w.wantCount("keep p", 1)
-			w.wantCount("event p TolerationAdded: Pod default/p is due to leave, but stays: added a toleration of a=1:NoExecute and d:NoExecute for 0 seconds", 1)
+			w.wantCount("event p TolerationAdded: Pod default/p is due to leave, but stays: added a toleration for a=1:NoExecute and d:NoExecute of 0 seconds", 1)
 			w.Until(40 * sec)
 			w.remove("stay")
 			w.Pass(sec)

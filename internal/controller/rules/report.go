@@ -140,7 +140,7 @@ func (r *reconciler) announce(ctx context.Context, p outcome, before *v1alpha1.N
 	if p.held == 0 {
 		log.Info("No nodes wait for the taint of a rule any longer")
 		r.events.Eventf(about, corev1.EventTypeNormal, "TaintNoLongerHeld",
-			"No node waits for taint %s any longer.%s", p.rule.text, suffix)
+			"No node is waiting for taint %s any longer.%s", p.rule.text, suffix)
 		return
 	}
 	log.Info("Nodes wait for the taint of a rule", "held", p.held, "why", heldMessage(p))

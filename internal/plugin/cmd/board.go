@@ -39,13 +39,13 @@ func newBoard(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 	o := &boardOptions{env: env, config: config}
 	cmd := &cobra.Command{
 		Use:   "board",
-		Short: "Serve a live page of the cluster's taints to a browser",
+		Short: "Serve a live page about the cluster's taints to a browser",
 		Long: `Serve a live page about the cluster's taints: zones and why they delay the NoExecute taints of their nodes, workloads
 that lose pods, nodes with their taints and who wrote them, pods that were evicted and still exist, pods that must leave
 and their countdowns, NodeTaintRules, evictions and how late they were, and what shadow mode found.
 
 Only this machine can open the page. Its address, which the command prints, contains a secret. The command only reads,
-with your own rights, and the page says what you may not read. Nothing needs to be installed in the cluster. Press
+with your own permissions, and the page says what you may not read. Nothing needs to be installed in the cluster. Press
 Ctrl-C to stop.`,
 		Example: `  # Print the address, and serve until Ctrl-C
   kubectl taintkeeper board

@@ -57,7 +57,7 @@ func newCheck(env command.Env, config *genericclioptions.ConfigFlags) *cobra.Com
 tolerations that do not mean what they seem to, workloads that a common taint evicts or that never leave an unreachable
 node, and EvictionPolicies that hold no pods or hold them indefinitely.
 
-If you lack rights, or something is missing from the files, the report says what it could not check.
+If you lack permissions, or something is missing from the files, the report says what it could not check.
 
 With -f, it also checks manifests of Deployments, DaemonSets and other workloads, even without pods or nodes.
 -o sarif and -o junit are for CI: code scanning and test reports.

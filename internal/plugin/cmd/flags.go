@@ -170,7 +170,7 @@ func (f failOnFlag) CheckBudgets(unknown bool) error {
 	if !unknown || !f.Asks(command.Budget) {
 		return nil
 	}
-	return fmt.Errorf("--fail-on=%s cannot be checked because you may not list poddisruptionbudgets: ask for the right to list them in all namespaces", command.Budget)
+	return fmt.Errorf("--fail-on=%s cannot be checked because you may not list poddisruptionbudgets: ask for permission to list them in all namespaces", command.Budget)
 }
 
 // Check returns a FoundError if something that the flag names was found, such as "2 workloads without a ready replica".
@@ -188,8 +188,9 @@ func (f failOnFlag) Check(found map[string]string) error {
 }
 
 // ruleOfTheEvictor says by whose rule commands answer, for help texts.
-const ruleOfTheEvictor = `The rule of the controller that evicts decides. If that is only kube-controller-manager, the first line says so, and a
-note says how many pods Taintkeeper would treat differently. If nothing shows who evicts, it is Taintkeeper's rule.`
+const ruleOfTheEvictor = `The answer follows the rule of the controller that evicts. If that is only kube-controller-manager, the first line says
+so, and a note says how many pods Taintkeeper would treat differently. If nothing shows which one evicts, Taintkeeper's
+rule decides.`
 
 // nodeSelection selects the nodes of a command: by name, by label, or all.
 type nodeSelection struct {

@@ -56,9 +56,8 @@ With --watch, each change is a line: a pod must leave, must leave at another tim
 no longer held, is gone, or may stay.
 With -o json, each change is an object of kind PendingChange. Policies are read again every five seconds.
 
-With --since, it lists the evictions of the past: which pods, from which node, because of which taint. It knows what
-events say; the API server keeps them for an hour by default. Those of the built-in controller name neither node nor
-taint.`,
+With --since, it lists past evictions: which pods, from which node, because of which taint. It knows what events say;
+the API server keeps them for an hour by default. Those of the built-in controller name neither node nor taint.`,
 		Example: `  # Which pods of the whole cluster must leave, and when?
   kubectl taintkeeper leaving -A
 
@@ -86,7 +85,7 @@ taint.`,
 	cmd.Flags().StringArrayVar(&o.nodes.Names, "node", nil, "Only pods on this node. You can repeat this flag.")
 	cmd.Flags().StringVarP(&o.nodes.Selector, "selector", "l", "", "Only pods on nodes with these labels: key=value, key!=value, key in (a,b), key.")
 	cmd.Flags().BoolVarP(&o.allNamespaces, "all-namespaces", "A", false, "Pods of all namespaces.")
-	cmd.Flags().DurationVar(&o.since, "since", 0, "List the evictions of the last time, such as 30m, instead of the coming ones.")
+	cmd.Flags().DurationVar(&o.since, "since", 0, "List past evictions of at most this age, such as 30m, instead of upcoming ones.")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "Keep running, and show what changes.")
 	return cmd
 }

@@ -201,7 +201,7 @@ func TestAWatchThatIsNotAllowedEndsWithWhatToDo(t *testing.T) {
 			return true, nil, apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no right"))
 		})
 		s.watch()
-		s.mustFail(<-s.done, "watch nodes: ", "ask for the right to watch them")
+		s.mustFail(<-s.done, "watch nodes: ", "ask for permission to watch them")
 	})
 }
 

@@ -74,10 +74,10 @@ func (o *pauseOptions) pauseCommand() *cobra.Command {
 does not ask for confirmation. It creates the policy first, waits until Taintkeeper has seen it, and then says what the
 policy holds and how to resume. If a pause of the same pods is already there, the command only changes its reason.
 
-It takes effect at once, regardless of other policies. Pods on nodes with the taint node.kubernetes.io/out-of-service
-still leave. Without coexistence, and in shadow mode, a pause does not stop kube-controller-manager. With it,
-kube-controller-manager leaves the selected pods alone even while Taintkeeper is not running, on every node, whatever
---node-selector says. So resume before you stop or uninstall Taintkeeper.
+A pause takes effect at once, regardless of other policies. Pods on nodes with the taint
+node.kubernetes.io/out-of-service still leave. Without coexistence, and in shadow mode, a pause does not stop
+kube-controller-manager. With coexistence, kube-controller-manager leaves the selected pods alone even while Taintkeeper
+is not running, on every node, whatever --node-selector says. So resume before you stop or uninstall Taintkeeper.
 
 A pause does not end by itself. If you want one that does, create an EvictionPolicy with the action Hold and a deadline.
 It releases each pod once the pod has been due for that long.`,
@@ -309,7 +309,7 @@ func (o *pauseOptions) explain(ctx context.Context, verb string, err error) erro
 	doing := verb + " an EvictionPolicy"
 	switch {
 	case apierrors.IsForbidden(err):
-		return fmt.Errorf("%s: %w: ask for the right to %s evictionpolicies", doing, err, verb)
+		return fmt.Errorf("%s: %w: ask for permission to %s evictionpolicies", doing, err, verb)
 	case apierrors.IsNotFound(err):
 		return fmt.Errorf("%s: the API server %s does not have the resource: install Taintkeeper's chart, or apply config/crd.yaml", doing, o.reader.Server)
 	case apierrors.IsInvalid(err):

@@ -272,7 +272,7 @@ func TestPauseSaysWhatItHoldsAndWhatLeavesAfterIt(t *testing.T) {
 		},
 		"a right is missing": {
 			before: func(s *pauseScene) { s.fails("create", apierrors.NewForbidden(resource, "pause", nil)) }, args: []string{"x"},
-			want: ": ask for the right to create evictionpolicies\n",
+			want: ": ask for permission to create evictionpolicies\n",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -40,14 +40,14 @@ workloads and PodDisruptionBudgets, and which nodes are emptied. If there are Ev
 they hold and until when, which pods need the Eviction API, which breakers would trip, and how long the evictions take
 if a policy sets a pace.
 
-A workload loses every replica if none is ready at some instant. A successor is ready 5s after its pod has left, so
+A workload loses every replica if none is ready at some instant. A successor is ready 5s after the old pod has left, so
 replicas that leave one after the other are not lost together.
 
 With more than 30 rows, pods of one workload that leave together share a row; -o wide has a row for each pod and more
 columns.
 
 With --where-to, it also says which nodes would take the pods that leave, by the scheduler's own filters and scores, one
-by one, after those that already wait for a node. If scores are equal, the scheduler chooses at random.
+by one, after those that are already waiting for a node. If scores are equal, the scheduler chooses at random.
 
 ` + ruleOfTheEvictor + `
 

@@ -27,13 +27,13 @@ func (o *pauseOptions) resumeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "resume [NAME...]",
 		Short: "End a pause, or close an open breaker: let taints evict pods again",
-		Long: `Let taints evict pods again. For an EvictionPolicy that pause created, resume deletes it. For any other that is
-paused, it removes spec.paused. For one whose breaker is open, it sets spec.breaker.resumedAt, which releases the pods
-that are due. Without a name, it ends the only pause, or lists what can be resumed. With --all, it does all of this.
+		Long: `Let taints evict pods again. If pause created the EvictionPolicy, resume deletes it. From any other that is paused,
+resume removes spec.paused. For one whose breaker is open, it sets spec.breaker.resumedAt, which releases the pods that
+are due. Without a name, it ends the only pause, or lists what can be resumed. With --all, it does so for all policies.
 
-Due pods leave at once, unless another policy holds or slows them. Deadlines count from now, so the Eviction API is
-asked first about pods of a policy with the action Evict. The command says how many pods leave, and how many of them are
-deleted without asking, and when. If that is too much, first create a policy with a pace.`,
+Due pods leave at once, unless another policy holds them or slows them down. Deadlines count from now, so the Eviction
+API is asked first about pods of a policy with the action Evict. The command says how many pods leave, and how many of
+them are deleted without asking, and when. If that is too many, first create a policy with a pace.`,
 		Example: `  # End the only pause
   kubectl taintkeeper resume
 

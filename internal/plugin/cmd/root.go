@@ -24,7 +24,7 @@ import (
 const (
 	ExitOK     = 0
 	ExitFailed = 1 // something failed; stderr says what
-	ExitUsage  = 2 // the command line is wrong
+	ExitUsage  = 2 // the command line is invalid
 	ExitFound  = 3 // something reached --fail-on, or status found a problem
 	ExitDown   = 4 // status found that Taintkeeper is not running
 )

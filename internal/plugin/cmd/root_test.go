@@ -95,7 +95,7 @@ func TestUnexpectedAnswersOfTheAPIServerAreErrorsThatSayWhatToDo(t *testing.T) {
 		nodes func(http.ResponseWriter)
 		want  string
 	}{
-		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for the right to list them, which the ClusterRole taintkeeper-viewer\[\.NAMESPACE\] has\n$`},
+		"forbidden":             {status(403, "Forbidden"), `^error: list nodes: out of luck: ask for permission to list them, which the ClusterRole taintkeeper-viewer\[\.NAMESPACE\] has\n$`},
 		"unauthorized":          {status(401, "Unauthorized"), `^error: list nodes: the API server \S+ rejected your credentials: out of luck: log in again\n$`},
 		"not found":             {status(404, "NotFound"), `^error: list nodes: the API server \S+ does not have them: out of luck: check the context `},
 		"gone":                  {status(410, "Expired"), `^error: list nodes: the API server \S+ failed: out of luck: try again\n$`},

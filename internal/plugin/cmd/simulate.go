@@ -48,9 +48,9 @@ come back, which taints are set and removed, and when the API server is down. Th
 which nodes are tainted, which pods leave, how many replicas are ready, which PodDisruptionBudgets are overrun, and
 which pods find no room.
 
-With --silent, the nodes stop renewing their Leases now and come back after --for. The simulation ends after as much
-time again. It says when node health taints each node NoExecute, or why it does not. For flags that the controller has
-too, use the controller's values.
+With --silent, the nodes stop renewing their Leases now and come back after --for. Then the simulation continues for the
+same length of time. It says when node health taints each node NoExecute, or why it does not. For flags that the
+controller has too, use the controller's values.
 
 Otherwise, the scenario is a file, or - for stdin:
 
@@ -62,7 +62,8 @@ Otherwise, the scenario is a file, or - for stdin:
     - {at: 12m, taint:  {nodes: [worker-7], taints: ["kernel:NoExecute"]}}
     - {at: 20m, apiServerDown: 10m}
 
-A step selects nodes by name (nodes), by label (selector), or all of them (all: true). A trailing - removes a taint.
+A step selects nodes by name (nodes) or by label (selector), or selects all of them (all: true). A trailing - removes a
+taint.
 
 Without --where-to, a pod finds room if there is at least one node whose taints it tolerates. With it, the filters and
 scores of the scheduler decide, and pods that fit nowhere wait until room appears.
@@ -104,7 +105,7 @@ The exit code is 3 if something happens that --fail-on names (see plan).`,
 	o.failOn.AddFlag(cmd)
 	o.nodes.AddFlags(cmd)
 	cmd.Flags().BoolVar(&o.silent, "silent", false, "Simulate nodes that stop renewing their Leases, instead of a scenario.")
-	cmd.Flags().DurationVar(&o.lasts, "for", defaultLasts, "With --silent, after how long the nodes come back.")
+	cmd.Flags().DurationVar(&o.lasts, "for", defaultLasts, "With --silent, how long until the nodes come back.")
 	nodes := completeNodes(&o.source)
 	cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, word string) ([]string, cobra.ShellCompDirective) {
 		if o.silent {

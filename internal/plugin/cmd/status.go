@@ -69,7 +69,7 @@ wrong, 3 if it is running and something is wrong with it or with half of a zone'
 	}
 	o.source.AddFlags(cmd)
 	o.output.AddOutput(cmd, "text")
-	cmd.Flags().BoolVar(&o.report, "report", false, "Print all that is in the report of shadow mode.")
+	cmd.Flags().BoolVar(&o.report, "report", false, "Print everything in shadow mode's report.")
 	return cmd
 }
 

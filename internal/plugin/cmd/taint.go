@@ -78,7 +78,7 @@ func (o *taintOptions) taintCommand() *cobra.Command {
 A change that would trip the breaker of an EvictionPolicy requires --yes.
 
 ` + taintSyntax + `
-The command sets timeAdded on NoExecute taints, because tolerationSeconds count from it. If someone else changes a node
+The command sets timeAdded on NoExecute taints, because tolerationSeconds counts from it. If someone else changes a node
 meanwhile, the command reads it again, and makes a new plan if its taints have changed.
 
 Taint-based evictions ignore PodDisruptionBudgets, unless an EvictionPolicy with the action Evict selects the pods. A
@@ -448,7 +448,7 @@ func (o *taintOptions) edited(current []corev1.Taint) ([]corev1.Taint, error) {
 func (o *taintOptions) explain(err error) error {
 	switch {
 	case apierrors.IsForbidden(err) && strings.Contains(err.Error(), ` resource "nodes"`): // by RBAC, not by a webhook
-		return fmt.Errorf("%w: ask for the right to patch nodes, and to get them", err)
+		return fmt.Errorf("%w: ask for permission to patch nodes, and to get them", err)
 	case apierrors.IsForbidden(err), apierrors.IsInvalid(err):
 		return fmt.Errorf("the API server refused the change: %w", err)
 	case apierrors.IsConflict(err):

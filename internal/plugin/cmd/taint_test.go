@@ -317,7 +317,7 @@ func TestTaintsAreChangedAfterAPlanAndAQuestion(t *testing.T) {
 			},
 			fails: []string{
 				`node tainted: add taint "m:NoSchedule": the node already has "m:NoSchedule"`,
-				"node forbidden: ", "ask for the right to patch nodes, and to get them",
+				"node forbidden: ", "ask for permission to patch nodes, and to get them",
 			},
 			says: []string{"Note: Left out node tainted: "}, prints: "node/first tainted\nnode/last tainted\n",
 			has: []string{"first m:NoSchedule", "last m:NoSchedule"},
@@ -328,7 +328,7 @@ func TestTaintsAreChangedAfterAPlanAndAQuestion(t *testing.T) {
 		},
 		"but not wait": {
 			objects: []runtime.Object{n}, args: "taint n m:NoExecute --yes --wait", before: forbidPods, has: []string{"n "},
-			fails: []string{"list pods: ", "ask for the right to list them"},
+			fails: []string{"list pods: ", "ask for permission to list them"},
 		},
 	} {
 		t.Run(name, story.play)
@@ -550,7 +550,7 @@ func TestWaitEndsWhenAllPodsHaveLeft(t *testing.T) {
 					return true, nil, apierrors.NewForbidden(taintedNodes, "", errors.New("no"))
 				})
 			},
-			fails: []string{"nothing was changed: wait: watch nodes: ", "ask for the right to watch them"},
+			fails: []string{"nothing was changed: wait: watch nodes: ", "ask for permission to watch them"},
 		},
 		"failures are reported before the wait": {
 			objects: []runtime.Object{taintedNode("a"), taintedNode("b", "m:NoExecute"), podOnNode("a", "p")},

@@ -53,8 +53,8 @@ no node yet, it says which nodes refuse it.
 
 ` + ruleOfTheEvictor + `
 
-If you name a workload, such as deployment/web, it explains the pod that leaves first. Of a pod that is gone, it says
-what the event of its eviction says, for as long as the API server keeps events: an hour by default.
+If you name a workload, such as deployment/web, the answer explains the pod that leaves first. For a pod that is gone,
+it says what its eviction event says, for as long as the API server keeps events: an hour by default.
 
 In files (-f), it looks for the pod in all namespaces unless -n names one.`,
 		Example: `  # When does this pod leave, and why?

@@ -200,7 +200,7 @@ func TestWhyReadsWhatIsAroundAPodAndSaysWhatIsMissing(t *testing.T) {
 		},
 		"no pod that does not exist": {pod: "shop/web-1", before: forbidding("list pods"), err: `there is no pod "web-1" in namespace shop`},
 		"no pod that must not be read": {
-			pod: "shop/web-1-abc", before: forbidding("list pods", "get pods"), err: "ask for the right to get them",
+			pod: "shop/web-1-abc", before: forbidding("list pods", "get pods"), err: "ask for permission to get them",
 		},
 	} {
 		t.Run(name, func(t *testing.T) { story.play(t, now) })

@@ -100,7 +100,7 @@ func errorsOf(wrong []sentence.About) (errs []error) {
 	return errs
 }
 
-// Silence is the scenario of nodes that give no sign of life for some time. It ends after as much time again.
+// Silence is the scenario of nodes that give no sign of life for some time. It ends after the same time once more.
 func Silence(nodes []*corev1.Node, lasts time.Duration) *Scenario {
 	silent := map[string]bool{}
 	for _, node := range nodes {

@@ -60,7 +60,7 @@ func (p *Printer) AddFlags(cmd *cobra.Command) {
 // AddOutput adds --output. otherwise is what is printed without it.
 func (p *Printer) AddOutput(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().StringVarP(&p.Format, "output", "o", "",
-		"How to print: "+strings.Join(p.formats, ", ")+". The default is "+otherwise+".")
+		"Output format: "+strings.Join(p.formats, ", ")+". The default is "+otherwise+".")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(p.formats, cobra.ShellCompDirectiveNoFileComp))
 }
 

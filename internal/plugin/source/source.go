@@ -50,8 +50,8 @@ func New(env command.Env, config *genericclioptions.ConfigFlags) Source {
 // AddFlags adds --filename, --recursive and --at.
 func (s *Source) AddFlags(cmd *cobra.Command) {
 	cmd.Flags().StringSliceVarP(&s.Files.Filenames, "filename", "f", nil,
-		"Read these files or folders instead of a cluster: what 'kubectl taintkeeper snapshot' or 'kubectl get -o yaml' prints. '-' means stdin.")
-	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the folders of -f recursively.")
+		"Read these files or directories instead of a cluster: what 'kubectl taintkeeper snapshot' or 'kubectl get -o yaml' prints. '-' means stdin.")
+	cmd.Flags().BoolVarP(&s.Files.Recursive, "recursive", "R", false, "Read the directories of -f recursively.")
 	cmd.Flags().StringVar(&s.at, "at", "",
 		"With -f, answer as of this time, such as 2026-11-22T09:00:00Z. The default is when the snapshot was taken, or now.")
 }
@@ -245,7 +245,7 @@ func Failed(ctx context.Context, server, verb, kind string, err error) error {
 	case errors.Is(ctx.Err(), context.Canceled):
 		return fmt.Errorf("%s: interrupted", doing)
 	case apierrors.IsForbidden(err):
-		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for the right to %s them, which the ClusterRole %s has", doing, err, verb, state.ViewerRole)}
+		return DeniedError{verb, kind, fmt.Errorf("%s: %w: ask for permission to %s them, which the ClusterRole %s has", doing, err, verb, state.ViewerRole)}
 	case apierrors.IsUnauthorized(err):
 		return fmt.Errorf("%s: the API server %s rejected your credentials: %w: log in again", doing, server, err)
 	case apierrors.IsNotFound(err):

@@ -72,7 +72,7 @@ func (b *Board) servePage(w http.ResponseWriter, _ *http.Request) {
 			{Name: "Pods of", Value: cmp.Or(b.config.Namespace, "all namespaces")},
 			{Name: "API server's clock", ID: "clock"},
 		},
-		Footer: "The board only reads, with your own rights. Press Ctrl-C in its terminal to stop it.",
+		Footer: "The board only reads, with your own permissions. Press Ctrl-C in its terminal to stop it.",
 	})
 }
 

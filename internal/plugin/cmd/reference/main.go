@@ -28,7 +28,7 @@ only ` + "`pause` and `resume`" + ` need something installed in the cluster. Eve
 ` + "`board`" + `, also takes files (` + "`-f`" + `): the output of
 ` + "`kubectl get nodes,pods,pdb,replicasets -A -o yaml` or of `kubectl taintkeeper snapshot`" + `.
 
-Exit codes: 0 means success, 1 failure (stderr says why), and 2 a wrong command line. Commands list any others.
+Exit codes: 0 means success, 1 failure (stderr says why), and 2 an invalid command line. Commands list any others.
 
 Every command also takes kubectl's flags that select a cluster and its credentials, such as
 ` + "`--context` and `-n`" + `.
