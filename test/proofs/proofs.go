@@ -83,15 +83,18 @@ type running struct {
 // each runs the proofs of one pace one after the other.
 func (r *running) each(ctx context.Context, pace pace) {
 	for i, p := range r.chosen {
-		if p.pace == pace && ctx.Err() == nil {
+		if p.pace == pace {
 			r.one(ctx, i)
 		}
 	}
 }
 
-// one runs a proof. What it prints follows in one piece if another might print meanwhile. The table is written after
-// each proof, so that an interrupted run has one, too.
+// one runs a proof, unless the run was interrupted. What it prints follows in one piece if another might print
+// meanwhile. The table is written after each proof, so that an interrupted run has one, too.
 func (r *running) one(ctx context.Context, i int) {
+	if ctx.Err() != nil {
+		return
+	}
 	p, out := r.chosen[i], io.Writer(r.out)
 	if _, err := strconv.ParseUint(p.seed, 10, 64); err == nil && r.seed != "" {
 		p.seed = r.seed

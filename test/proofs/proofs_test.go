@@ -5,6 +5,8 @@ package main
 
 import (
 	"context"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -222,6 +224,24 @@ func TestAProofThatFailsOrCannotRunHereStopsNoOther(t *testing.T) {
 		if text, err := os.ReadFile(table); err != nil || !strings.HasSuffix(out.String(), string(text)) {
 			t.Errorf("the table in the file is %q, %v", text, err)
 		}
+	}
+}
+
+func TestAnInterruptedRunSaysNothingOfProofsThatItDidNotBegin(t *testing.T) {
+	known := proofs
+	t.Cleanup(func() { proofs = known })
+	ctx, interrupt := context.WithCancel(t.Context())
+	interrupts := func(context.Context) string { interrupt(); return "it was interrupted" }
+	next := func(is pace) proof {
+		return proof{name: "next", says: "more", minutes: 1, commands: []command{in("", "true")}, pace: is}
+	}
+	proofs = []proof{{name: "first", says: "little", minutes: 1, missing: interrupts}, next(""), next(waits)}
+	table := filepath.Join(t.TempDir(), "proofs.md")
+	if ok, err := runProofs(ctx, options{table: table}, io.Discard); ok || !errors.Is(err, context.Canceled) {
+		t.Errorf("%t, %v; want an error", ok, err)
+	}
+	if text, err := os.ReadFile(table); err != nil || !strings.Contains(string(text), "| first |") || strings.Contains(string(text), "| next |") {
+		t.Errorf("the table is %v\n%s", err, text)
 	}
 }
 
