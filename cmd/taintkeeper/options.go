@@ -81,7 +81,7 @@ built-in taint-eviction-controller then evicts only while no Taintkeeper can.
 
 It can also take the place of two controllers of kube-controller-manager. Switch these off first:
   eviction      kube-controller-manager --controllers=*,-taint-eviction-controller
-  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (not alongside the built-in controller)
+  node-health   kube-controller-manager --controllers=*,-node-lifecycle-controller (not alongside the built-in one)
 
   node-taint-rule   taints nodes according to NodeTaintRules, and replaces nothing. It waits until the resource
                     NodeTaintRule (config/crd.yaml) is installed.`,

@@ -104,12 +104,12 @@ An eviction is wrong if it is early or more than 4 seconds late; the machine can
 const measured = `
 ## How each is measured
 
-By the program's own watch and the audit log; metrics, logs and events count only in scenarios about them. There are
-no kubelets, so a deleted pod keeps terminating. A pod that stays is watched for at least 10 s.
-kube-controller-manager runs with its defaults, except for the feature gate TaintTolerationComparisonOperators (on) and the
-node-lifecycle controller, whose grace periods are a day and which checks nodes every second. In 1, 2, 7 and 12, both
-controllers have upstream's default limits of 20 calls per second and bursts of 30. In 23 and 24, both have a grace
-period of 20 s and upstream checks every 5 s, its default, so right means 20 to 29 s after the Lease's last renewal.
+By the program's own watch and the audit log; metrics, logs and events count only in scenarios about them. There are no
+kubelets, so a deleted pod keeps terminating. A pod that stays is watched for at least 10 s. kube-controller-manager
+runs with its defaults, except for the feature gate TaintTolerationComparisonOperators (on) and the node-lifecycle
+controller, whose grace periods are a day and which checks nodes every second. In 1, 2, 7 and 12, both controllers have
+upstream's default limits of 20 calls per second and bursts of 30. In 23 and 24, both have a grace period of 20 s and
+upstream checks every 5 s, its default, so right means 20 to 29 s after the Lease's last renewal.
 
 `
 

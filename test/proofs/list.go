@@ -73,7 +73,7 @@ const (
 
 // Commands that also take arguments.
 var (
-	histories   = in("", "go test -race -count=1 -timeout=60m ./taints ./verdict ./internal/... ./test/scenarios ./test/explore/...")
+	histories   = in("", "go test -race -count=1 -timeout=3h ./taints ./verdict ./internal/... ./test/scenarios ./test/explore/...")
 	parity      = in("test/parity", "go test -count=1 -timeout=0 -v ./histories ./matching ./kubectltaint -args")
 	defects     = in("", "bin/defects -settable-kube-controller-manager="+settable)
 	conformance = in("", "bin/conformance/run")

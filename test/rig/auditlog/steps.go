@@ -36,6 +36,7 @@ func Unknown(calls []Event, asked Filter) (unknown []UnknownStep, err error) {
 	for _, c := range calls {
 		why := ""
 		switch {
+		case saysNotReady(c):
 		case c.ByTaintkeeper():
 			why = known.ours(c)
 		case c.ByBuiltIn():
@@ -47,6 +48,9 @@ func Unknown(calls []Event, asked Filter) (unknown []UnknownStep, err error) {
 	}
 	return unknown, nil
 }
+
+// saysNotReady wants what node health writes to pods, Taintkeeper's or the built-in's.
+func saysNotReady(e Event) bool { return StatusPatches(e) && e.Condition == string(corev1.PodReady) }
 
 // UnknownStep is a call that no step makes.
 type UnknownStep struct {
@@ -100,8 +104,6 @@ func (s *steps) ours(c Event) (why string) {
 	switch {
 	case c.UID == "":
 		return unnamed(c)
-	case StatusPatches(c) && c.Condition == string(corev1.PodReady):
-		return ""
 	case c.Accepted() && s.hadRemoved(c):
 		return fmt.Sprintf("it had removed that pod: %v", s.removed[c.UID])
 	case Deletes(c) && !s.marked[c.UID] && !showsMark(c):

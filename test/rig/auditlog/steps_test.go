@@ -16,34 +16,6 @@ import (
 )
 
 func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
-	const us, builtIn, someone = "system:serviceaccount:kube-system:taintkeeper", BuiltInAsServiceAccount, "kubernetes-admin"
-	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
-	// Each call is "who verb resource UID code", a second after the one before. A UID of ? is of a body that nobody read.
-	// A status gets the condition DisruptionTarget, or Ready if the call ends in " Ready".
-	call := func(at int, text, shows string) Event {
-		var who, uid string
-		e := Event{Namespace: "n", Name: "web-0", Received: noon.Add(time.Duration(at) * time.Second)}
-		if _, err := fmt.Sscan(text, &who, &e.Verb, &e.Resource, &uid, &e.Code); err != nil {
-			t.Fatalf("%s: %v", text, err)
-		}
-		e.User = map[string]string{"we": us, "it": builtIn, "someone": someone}[who]
-		e.UID, e.Answered = types.UID(strings.Trim(uid, "-?")), e.Received.Add(time.Millisecond)
-		e.Unread = uid == "?"
-		if e.Resource == "pods/status" {
-			e.Condition = string(corev1.DisruptionTarget)
-		}
-		if strings.HasSuffix(text, " Ready") {
-			e.Condition = string(corev1.PodReady)
-		}
-		if e.Resource == "serviceaccounts" {
-			e.Name = EvictionClockName
-			e.Response = json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, EvictionClockAnnotation, e.Received.Format(time.RFC3339)))
-		}
-		if e.Resource == "pods" && who == "we" {
-			e.Response = json.RawMessage(shows)
-		}
-		return e
-	}
 	const mark, remove, notReady = "we patch pods/status 1 200", "we delete pods 1 200", "we patch pods/status 1 200 Ready"
 	const renew = "we patch serviceaccounts - 200"
 	for name, test := range map[string]struct {
@@ -55,6 +27,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		"the Eviction API":             {calls: []string{"we create pods/eviction 1 429", "we create pods/eviction 1 201"}},
 		"a held pod is kept":           {calls: []string{"we patch pods 1 200"}},
 		"a deleted pod is not ready":   {calls: []string{mark, remove, notReady}},
+		"the built-in's node health":   {calls: []string{renew, "someone get pods - 200", "it patch pods/status 1 200 Ready"}},
 		"the answer to a mark is lost": {calls: []string{"we patch pods/status 1 504", remove}},
 		"the log lacks the mark": {
 			calls: []string{remove}, shows: `{"status":{"conditions":[{"type":"DisruptionTarget","status":"True"}]}}`,
@@ -84,7 +57,7 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var calls []Event
 			for i, text := range test.calls {
-				calls = append(calls, call(2*i, text, cmp.Or(test.shows, "{}")))
+				calls = append(calls, call(t, 2*i, text, cmp.Or(test.shows, "{}")))
 			}
 			got, err := Unknown(calls, func(Event) bool { return true })
 			switch {
@@ -95,4 +68,35 @@ func TestStepsThatTheExploredWorldsDoNotKnow(t *testing.T) {
 			}
 		})
 	}
+}
+
+// call makes a call from "who verb resource UID code", some seconds after noon. A UID of ? is of a body that nobody
+// read. A status gets the condition DisruptionTarget, or Ready if the text ends in " Ready". What a delete of ours
+// answers is given.
+func call(t *testing.T, at int, text, shows string) Event {
+	t.Helper()
+	const us, builtIn, someone = "system:serviceaccount:kube-system:taintkeeper", BuiltInAsServiceAccount, "kubernetes-admin"
+	var who, uid string
+	noon := time.Date(2026, time.January, 1, 12, 0, 0, 0, time.UTC)
+	e := Event{Namespace: "n", Name: "web-0", Received: noon.Add(time.Duration(at) * time.Second)}
+	if _, err := fmt.Sscan(text, &who, &e.Verb, &e.Resource, &uid, &e.Code); err != nil {
+		t.Fatalf("%s: %v", text, err)
+	}
+	e.User = map[string]string{"we": us, "it": builtIn, "someone": someone}[who]
+	e.UID, e.Answered = types.UID(strings.Trim(uid, "-?")), e.Received.Add(time.Millisecond)
+	e.Unread = uid == "?"
+	if e.Resource == "pods/status" {
+		e.Condition = string(corev1.DisruptionTarget)
+	}
+	if strings.HasSuffix(text, " Ready") {
+		e.Condition = string(corev1.PodReady)
+	}
+	if e.Resource == "serviceaccounts" {
+		e.Name = EvictionClockName
+		e.Response = json.RawMessage(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, EvictionClockAnnotation, e.Received.Format(time.RFC3339)))
+	}
+	if e.Resource == "pods" && who == "we" {
+		e.Response = json.RawMessage(shows)
+	}
+	return e
 }
