@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/taintkeeper/taintkeeper/test/rig/auditlog"
 	"github.com/taintkeeper/taintkeeper/test/rig/oracle"
 )
 
@@ -52,6 +53,9 @@ func (h *history) judge() []finding {
 	found = append(found, h.judgeDelays()...)
 	found = append(found, h.judgeForeign()...)
 	for _, is := range h.unknown {
+		if is.Why == auditlog.Unmarked && h.failedToMark(is.UID, is.Received) {
+			continue
+		}
 		name := is.Namespace + "/" + is.Name
 		found = append(found, finding{charge: strange, uid: is.UID, name: name, when: is.Received, why: is.Why})
 	}
@@ -60,6 +64,19 @@ func (h *history) judge() []finding {
 		return cmp.Or(a.when.Compare(b.when), cmp.Compare(a.name, b.name))
 	})
 	return found
+}
+
+// failedToMark reports whether replicas had failed three times to mark a pod, because then one deletes it unmarked. The
+// audit log does not have the calls that a proxy refused.
+func (h *history) failedToMark(uid types.UID, before time.Time) bool {
+	const tries = 3
+	failed := 0
+	for _, c := range h.calls {
+		if c.kind == patchPod && c.uid == uid && c.told.Before(before) && !c.delivered() {
+			failed++
+		}
+	}
+	return failed >= tries
 }
 
 // judgeCall judges one DELETE, or one PATCH of the condition, of a replica. It also judges calls that were never

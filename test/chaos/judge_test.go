@@ -78,6 +78,11 @@ func TestTheJudge(t *testing.T) {
 		{"another replica deletes again what its watch could not show", "9 b unwatches pods; 10 taints off; 10.05 a evicts; 12 b deletes", ""},
 		{"a pod that somebody else deleted long ago is deleted", "10 taints off; 10.01 leaves by kwok; 12 a deletes", "wrong"},
 
+		// A pod is marked first. If that fails three times, it is deleted anyway.
+		{"a pod is deleted without a mark", "10 taints off; 10.05 a removes", "strange"},
+		{"after two marks that failed", "10 taints off; 10.05 a marks failing; 10.2 a marks failing; 10.4 a removes", "strange"},
+		{"after three", "10 taints off; 10.05 a marks failing; 10.2 a marks failing; 10.4 a marks failing; 10.8 a removes", ""},
+
 		// What excuses a delay, and what does not.
 		{"a pod is still there after the longest recovery, whatever explains it", "9 outage until 200; 10 taints off; 50 calm", "lost"},
 		{"a taint is seen only after the outage", "1 tolerates off=5; 5 outage until 12; 9 taints off; 17.1 a evicts", ""},

@@ -158,6 +158,10 @@ func (w *world) does(who, what string, words []string) bool {
 		w.calls(p, w.now-0.01, patchPod)
 		w.calls(p, w.now, deletePod, words...)
 		w.leaves(w.now+0.005, keeperUser)
+	case "removes": // the pod, without having marked it
+		w.calls(p, w.now-0.02, getNode)
+		w.calls(p, w.now, deletePod)
+		w.terminates(w.now+0.005, keeperUser)
 	case "writes": // taints of the node
 		w.node.Spec.Taints = taintsOf(words)
 		w.writeNode(w.now, keeperUser)
@@ -244,6 +248,10 @@ func (w *world) leaves(at float64, user string) {
 	if user == keeperUser {
 		w.pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.DisruptionTarget, Status: corev1.ConditionTrue, Message: v1alpha1.MarkMessage}}
 	}
+	w.terminates(at, user)
+}
+
+func (w *world) terminates(at float64, user string) {
 	w.pod.DeletionTimestamp, w.pod.DeletionGracePeriodSeconds = &metav1.Time{Time: sec(at)}, new(int64(30))
 	w.writePod(at, "delete", "pods", user)
 }

@@ -52,6 +52,9 @@ func Unknown(calls []Event, asked Filter) (unknown []UnknownStep, err error) {
 // saysNotReady wants what node health writes to pods, Taintkeeper's or the built-in's.
 func saysNotReady(e Event) bool { return StatusPatches(e) && e.Condition == string(corev1.PodReady) }
 
+// Unmarked says that a delete of Taintkeeper's is unknown because the log has no mark of the pod.
+const Unmarked = "it deletes what it has not marked"
+
 // UnknownStep is a call that no step makes.
 type UnknownStep struct {
 	Event
@@ -107,7 +110,7 @@ func (s *steps) ours(c Event) (why string) {
 	case c.Accepted() && s.hadRemoved(c):
 		return fmt.Sprintf("it had removed that pod: %v", s.removed[c.UID])
 	case Deletes(c) && !s.marked[c.UID] && !showsMark(c):
-		return "it deletes what it has not marked"
+		return Unmarked
 	case StatusPatches(c):
 		s.marked[c.UID] = s.marked[c.UID] || mayBeDone(c)
 	case c.Accepted():
